@@ -1,0 +1,1 @@
+"""Ports and adapters to where work is recorded and run. The only room that speaks HTTP."""

@@ -1,0 +1,77 @@
+"""The contract every platform keeps; `tests/contracts/test_platform.py` states it as tests.
+
+An adapter translates foreign exceptions into `arena_gitops.errors` and never retries a refusal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from arena_gitops.spec.job import RunStatus
+from arena_gitops.spec.resource import Address
+from arena_gitops.spec.wire import (
+    CheckRequest,
+    CheckResult,
+    Owner,
+    PutResource,
+    ResourceDocument,
+    StoredEvent,
+)
+from arena_gitops.state import Blob, ObservedState
+
+
+class Platform(Protocol):
+    """Where desired state is recorded and work is run."""
+
+    name: str
+    """`memory`, `http` or `arena_cloud`: the adapter, as `arena.yaml` names it"""
+
+    def observe(self, owner: Owner) -> ObservedState:
+        """Everything `owner` has here, in one answer. Must not change anything."""
+        ...
+
+    def missing_blobs(self, digests: Iterable[str]) -> frozenset[str]:
+        """Which of these digests must still be uploaded."""
+        ...
+
+    def upload(self, blob: Blob) -> None:
+        """Store a blob. Must verify the digest; storing it twice is the same as once."""
+        ...
+
+    def check(self, request: CheckRequest) -> Iterator[CheckResult]:
+        """Run the dataset and reward checks of one experiment in the platform's sandbox.
+
+        Must not record anything but blobs. A failing check is a result, not an exception.
+        """
+        ...
+
+    def put(
+        self, address: Address, body: PutResource, *, etag: str | None, idempotency_key: str
+    ) -> ResourceDocument:
+        """Make the resource so.
+
+        `etag` None means it must not exist yet; otherwise it must still be at that etag, else StaleError.
+        The same key with the same body must give the same answer and start nothing twice.
+        Raises BlockedError when another owner has the address.
+        """
+        ...
+
+    def retire(self, address: Address, owner: Owner, *, etag: str) -> None:
+        """Forget the resource, keep its data. A queued or running run is stopped; a deployment undeployed.
+
+        Raises StaleError when the etag has moved; retiring what is gone already is no error.
+        """
+        ...
+
+    def run_status(self, run_id: str) -> RunStatus:
+        """The newest status of a run; PlatformRejectedError 404 for an unknown one."""
+        ...
+
+    def run_events(self, run_id: str, *, after: int = 0) -> Iterator[StoredEvent]:
+        """Events with index > `after`, oldest first; ends when there are no more for now."""
+        ...
+
+    def stop_run(self, run_id: str) -> RunStatus:
+        """Ask a run to stop at its next iteration end; a run that has ended stays as it is."""
+        ...

@@ -1,0 +1,94 @@
+"""The envelope every resource shares, and how resources are named and referred to.
+
+Pure data. Reading YAML is `repo`'s work, deciding what a difference means is `plan`'s.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+
+Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
+"""A resource's name: lower case letters, digits and inner dashes, at most 63 characters."""
+
+KINDS: tuple[str, ...] = ("project", "dataset", "environment", "reward", "experiment", "deployment")
+"""Every kind, in the order in which an apply touches them."""
+
+
+class Frozen(BaseModel):
+    """Base of every document model: immutable, and a key nobody declared is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Address:
+    """`kind/name`, the identity of a resource within a stack and namespace."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `kind/name`; raises ValueError with what was expected."""
+        kind, slash, name = text.partition("/")
+        if not slash or kind not in KINDS or not re.match(NAME_PATTERN, name):
+            raise ValueError(f"{text!r} is not an address; expected KIND/NAME with KIND one of {', '.join(KINDS)}")
+        return cls(kind, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """`name`, `name@v3` or `name@sha256:…`: a floating or pinned reference to a resource."""
+
+    name: str
+    version: int | None = None
+    digest: str | None = None
+
+    @property
+    def floating(self) -> bool:
+        """Whether the reference follows the repository's current content."""
+        return self.version is None and self.digest is None
+
+    def __str__(self) -> str:
+        if self.version is not None:
+            return f"{self.name}@v{self.version}"
+        return f"{self.name}@{self.digest}" if self.digest else self.name
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a reference; raises ValueError with what was expected."""
+        name, at, pin = text.partition("@")
+        if not re.match(NAME_PATTERN, name):
+            raise ValueError(f"{text!r} does not start with a resource name")
+        if not at:
+            return cls(name)
+        if match := re.fullmatch(r"v([1-9][0-9]*)", pin):
+            return cls(name, version=int(match[1]))
+        if re.fullmatch(r"sha256:[0-9a-f]{64}", pin):
+            return cls(name, digest=pin)
+        raise ValueError(f"{text!r}: after @ comes v<number> or sha256:<64 hex digits>")
+
+
+class Lifecycle(Frozen):
+    """Protection that survives the file's removal."""
+
+    protect: bool = False
+
+
+class Resource(Frozen):
+    """What every kind carries beside its own fields. Subclasses set `kind` to a Literal."""
+
+    name: Name
+    description: str = ""
+    labels: dict[str, str] = Field(default_factory=dict)
+    owner: str | None = None
+    lifecycle: Lifecycle = Lifecycle()

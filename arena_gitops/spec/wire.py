@@ -1,0 +1,254 @@
+"""Bodies of the native API (`/api/v1`), shared by the HTTP adapter and the server.
+
+| call | request | answer |
+|---|---|---|
+| `GET  /api/v1/state?stack=&namespace=` | | `StateDocument` (ETag; 304) |
+| `HEAD/PUT/GET /api/v1/blobs/{sha256}` | raw bytes | 200/201/404; 422 when the bytes do not hash to the name |
+| `PUT  /api/v1/resources/{kind}/{name}` | `PutResource`; `If-Match`, `Idempotency-Key` | `ResourceDocument` |
+| `DELETE /api/v1/resources/{kind}/{name}?stack=&namespace=&mode=retire` | `If-Match` | 204 |
+| `POST /api/v1/checks` | `CheckRequest` | NDJSON of `CheckResult`, then `CheckSummary` |
+| `GET  /api/v1/runs/{id}` | | `RunStatus` |
+| `GET  /api/v1/runs/{id}/events?after=N` | | NDJSON of `StoredEvent` |
+| `GET  /api/v1/runs/{id}/logs` | | text |
+| `POST /api/v1/runs/{id}/stop` | | `RunStatus` |
+| `POST /api/v1/workers/claim` | `ClaimRequest` | `Claim`, or 204 when there is nothing to do |
+| `POST /api/v1/workers/jobs/{run_id}/{segment}/events` | `EventBatch` | `EventReceipt` |
+| `GET  /api/v1/tiers` | | list of `Tier` |
+| `GET  /healthz`, `/readyz` | | `{"ok": true, …}` |
+
+Every error answer is `ErrorBody`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, JsonValue
+
+from arena_gitops.spec.digest import Fingerprint
+from arena_gitops.spec.job import Digest, JobEvent, JobInputs, JobSpec, ModelRef, RunStatus
+from arena_gitops.spec.resource import Frozen, Name
+
+
+class ErrorBody(Frozen):
+    """Every refusal: stable code, text without square brackets, details for machines."""
+
+    code: str
+    message: str
+    details: dict[str, str] = Field(default_factory=dict)
+
+
+class Provenance(Frozen):
+    """Where a spec came from."""
+
+    repo: str | None = None
+    commit: str | None = None
+    path: str | None = None
+    dirty: bool = False
+
+
+class Owner(Frozen):
+    """Who may change a resource: a stack within a namespace."""
+
+    stack: str
+    namespace: str = "main"
+
+
+class Tier(Frozen):
+    """A compute class with a price."""
+
+    id: str
+    gpu_type: str | None = None
+    num_gpus: int = 0
+    num_cpus: int
+    ram_gb: float
+    credits_per_node_hour: float
+    slots: int = 1
+    """jobs that may run beside each other"""
+
+
+class DeploymentStatus(Frozen):
+    """The served thing as the server sees it."""
+
+    state: Literal["pending", "loading", "probing", "serving", "held", "failed", "undeployed"]
+    message: str = ""
+    revision: int = 0
+    """revision that serves now; 0 before the first"""
+    run_id: str | None = None
+    checkpoint: str | None = None
+    """`step_N/mK` of what serves now"""
+    digest: Digest | None = None
+    url: str | None = None
+    """`…/i/<name>` once it serves"""
+
+
+class ResourceDocument(Frozen):
+    """One managed resource as the platform stores and sees it."""
+
+    kind: str
+    name: Name
+    etag: str
+    owner: Owner
+    spec: dict[str, JsonValue]
+    fingerprint: Fingerprint
+    version: int = 1
+    """counts data fingerprints of this address; v1 is the first"""
+    run: RunStatus | None = None
+    """of an experiment's current version"""
+    deployment: DeploymentStatus | None = None
+    provenance: Provenance = Provenance()
+
+
+class KnownRun(Frozen):
+    """A run whose result can be reused by an equal run fingerprint."""
+
+    run_id: str
+    fingerprint: str
+    experiment: Name
+    version: int
+    state: str
+    fitness: float | None = None
+    max_steps: int = 0
+
+
+class StateDocument(Frozen):
+    """Everything managed by one stack in one namespace, in one answer."""
+
+    platform: str
+    version: str
+    lineage: str
+    """identity of the platform's database; a different one is a different world"""
+    etag: str
+    resources: tuple[ResourceDocument, ...]
+    foreign: tuple[str, ...] = ()
+    """addresses taken in this namespace by another owner: `kind/name owner-stack`"""
+    runs: tuple[KnownRun, ...] = ()
+    tiers: tuple[Tier, ...] = ()
+    algorithms: tuple[str, ...] = ()
+    """algorithms this platform can train; others are refused by the plan"""
+    max_steps: int | None = None
+    """the server's `limits.max_steps`"""
+
+
+class PutResource(Frozen):
+    """The body of a PUT: what the resource shall be."""
+
+    owner: Owner
+    spec: dict[str, JsonValue]
+    fingerprint: Fingerprint
+    provenance: Provenance = Provenance()
+    rerun: int = 0
+
+
+class ExperimentSpec(Frozen):
+    """`spec` of a stored experiment: enough to make its job without the repository."""
+
+    description: str = ""
+    labels: dict[str, str] = Field(default_factory=dict)
+    owner: str | None = None
+    lifecycle: dict[str, JsonValue] = Field(default_factory=dict)
+    project: Name | None = None
+    manifest: dict[str, JsonValue]
+    """effective manifest in normal form"""
+    inputs: JobInputs
+    model: ModelRef | None = None
+    tier: str | None = None
+    num_nodes: int = 1
+    budget: dict[str, JsonValue] = Field(default_factory=dict)
+    """`max_runtime_s`, `max_credits`"""
+    retry: dict[str, JsonValue] = Field(default_factory=dict)
+    on_upstream_change: dict[str, str] = Field(default_factory=dict)
+
+
+class Gate(Frozen):
+    """What a checkpoint must reach before it serves."""
+
+    metric: str = "eval/reward"
+    min: float | None = None
+    min_delta: float | None = None
+
+
+class DeploymentSpec(Frozen):
+    """`spec` of a stored deployment."""
+
+    description: str = ""
+    labels: dict[str, str] = Field(default_factory=dict)
+    owner: str | None = None
+    lifecycle: dict[str, JsonValue] = Field(default_factory=dict)
+    experiment: Name
+    checkpoint: str = "best"
+    gate: Gate | None = None
+    strategy: dict[str, JsonValue] = Field(default_factory=dict)
+    tier: str | None = None
+
+
+class CheckRequest(Frozen):
+    """Dataset and reward checks of one experiment, to be run before anything is PUT."""
+
+    address: str
+    manifest: dict[str, JsonValue]
+    inputs: JobInputs
+
+
+class CheckResult(Frozen):
+    """One check's verdict."""
+
+    type: Literal["check"] = "check"
+    address: str
+    """the dataset, reward or experiment it speaks of"""
+    name: str
+    status: Literal["pass", "warn", "fail"]
+    message: str = ""
+    file: str | None = None
+    line: int | None = None
+
+
+class CheckSummary(Frozen):
+    """The last line of a checks stream."""
+
+    type: Literal["summary"] = "summary"
+    passed: int
+    warned: int
+    failed: int
+
+
+CheckLine = Annotated[CheckResult | CheckSummary, Field(discriminator="type")]
+
+
+class StoredEvent(Frozen):
+    """An event with its place in the run's whole history."""
+
+    index: int
+    segment: int
+    event: JobEvent
+
+
+class ClaimRequest(Frozen):
+    """A worker asks for work."""
+
+    worker_id: str
+    tier: str
+    run_id: str | None = None
+    """only this run (the local executor starts one worker for one run)"""
+
+
+class Claim(Frozen):
+    """A job, and the token that makes its reports valid (fencing)."""
+
+    job: JobSpec
+    fence: int
+    heartbeat_s: float = 10.0
+
+
+class EventBatch(Frozen):
+    """Events of one segment, oldest first; an empty batch is a heartbeat."""
+
+    fence: int
+    events: tuple[JobEvent, ...] = ()
+
+
+class EventReceipt(Frozen):
+    """What the server says back to a worker."""
+
+    accepted_seq: int
+    directive: Literal["continue", "stop"] = "continue"

@@ -1,0 +1,94 @@
+"""Desired and observed state: immutable maps from address to resource. No I/O, no decisions.
+
+`repo` makes a `DesiredState`, a platform makes an `ObservedState`, `plan` compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from arena_gitops.errors import Diagnostic, Span
+from arena_gitops.spec.digest import Fingerprint
+from arena_gitops.spec.resource import Address
+from arena_gitops.spec.wire import KnownRun, Owner, Provenance, ResourceDocument, Tier
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A file to upload before the resource that names it."""
+
+    digest: str
+    path: Path
+    """where its bytes are; read only by apply"""
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredResource:
+    """One resource as the repository wants it, ready to PUT."""
+
+    address: Address
+    spec: Mapping[str, Any]
+    """canonical JSON object, the same shape that the platform stores"""
+    fingerprint: Fingerprint
+    depends_on: tuple[Address, ...] = ()
+    blobs: tuple[Blob, ...] = ()
+    span: Span | None = None
+    spans: Mapping[str, Span] = field(default_factory=lambda: MappingProxyType({}))
+    """dotted path in `spec` → where the user wrote it"""
+    provenance: Provenance = Provenance()
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """`arena.yaml: policy`."""
+
+    max_credits_per_pr: float | None = None
+    tiers: tuple[str, ...] = ()
+    require_owner: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TargetSpec:
+    """One entry of `arena.yaml: targets`."""
+
+    name: str
+    platform: str
+    url: str | None = None
+    options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredState:
+    """Everything the repository declares."""
+
+    owner: Owner
+    resources: Mapping[Address, DesiredResource]
+    notes: tuple[Diagnostic, ...] = ()
+    """warnings and notes; errors never get this far"""
+    policy: Policy = Policy()
+    targets: Mapping[str, TargetSpec] = field(default_factory=lambda: MappingProxyType({}))
+    default_target: str | None = None
+    provenance: Provenance = Provenance()
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedState:
+    """What one stack owns on a platform, and what the platform can do."""
+
+    platform: str
+    lineage: str = ""
+    etag: str = ""
+    resources: Mapping[Address, ResourceDocument] = field(default_factory=lambda: MappingProxyType({}))
+    foreign: Mapping[Address, str] = field(default_factory=lambda: MappingProxyType({}))
+    """address → the stack that owns it"""
+    runs: Mapping[str, KnownRun] = field(default_factory=lambda: MappingProxyType({}))
+    """run fingerprint → reusable run"""
+    tiers: Mapping[str, Tier] = field(default_factory=lambda: MappingProxyType({}))
+    algorithms: tuple[str, ...] | None = None
+    """None when the platform could not say (offline, or it does not exist yet)"""
+    max_steps: int | None = None
