@@ -1,0 +1,52 @@
+# Two commands for a newcomer: `make demo` and `make test`. Everything else is a part of them.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+# Any torch from 2.8 works; this one has a CPU build that installs without CUDA where an index offers it.
+TORCH  ?= torch==2.13.0
+STAMP  := $(VENV)/.installed
+MODELS ?= $(or $(ARENA_MODELS_DIR),$(HOME)/.cache/arena-gitops/models)
+export ARENA_MODELS_DIR := $(MODELS)
+
+.PHONY: help setup demo demo-down test check format schemas bench clean
+
+help:  ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+setup: $(STAMP)  ## a virtual environment with both distributions, editable
+
+$(STAMP): pyproject.toml runner/pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet "$(TORCH)"
+	$(BIN)/python -m pip install --quiet --editable ".[dev]" --editable "runner[train,dev]"
+	touch $@
+
+demo: $(STAMP)  ## the main job for real: plan, apply, train a population, promote, stream a completion
+	PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/demo.sh
+
+demo-down: $(STAMP)  ## stop what the demo started
+	PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/demo.sh down
+
+check: $(STAMP)  ## lint, format, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check  ## everything that must hold; REQUIRE_ALL=1 turns unexpected skips into failures
+	$(BIN)/arena-runner models fetch smollm2-135m-instruct
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+format: $(STAMP)  ## rewrite the sources in the project's style
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+schemas: $(STAMP)  ## regenerate schemas/ from the models
+	$(BIN)/python -m arena_gitops.spec.schema
+
+bench: $(STAMP)  ## speed figures of this machine (minutes); results belong in runner/LOG.md
+	$(BIN)/python runner/bench/text.py
+
+clean:  ## remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis test-artifacts
