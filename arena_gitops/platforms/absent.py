@@ -1,0 +1,73 @@
+"""A platform that does not exist yet: the local server before anybody started it.
+
+A plan may look at it (there is nothing there, so all is to be created) and must not bring it to life. Every
+other call is refused: somebody would be writing to nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NoReturn
+
+from arena_gitops.errors import PlatformUnreachableError
+from arena_gitops.spec.job import RunStatus
+from arena_gitops.spec.resource import Address
+from arena_gitops.spec.wire import (
+    CheckRequest,
+    CheckResult,
+    Owner,
+    PutResource,
+    ResourceDocument,
+    StoredEvent,
+)
+from arena_gitops.state import Blob, ObservedState
+
+
+class AbsentPlatform:
+    """Nothing is here, and looking at it starts nothing."""
+
+    name = "http"
+
+    def observe(self, owner: Owner) -> ObservedState:
+        """An empty state; what the server could train is unknown."""
+        return ObservedState(platform=self.name)
+
+    def missing_blobs(self, digests: Iterable[str]) -> frozenset[str]:
+        """All of them."""
+        return frozenset(digests)
+
+    def upload(self, blob: Blob) -> None:
+        """Refuse."""
+        _refuse()
+
+    def check(self, request: CheckRequest) -> Iterator[CheckResult]:
+        """Refuse."""
+        _refuse()
+
+    def put(
+        self, address: Address, body: PutResource, *, etag: str | None, idempotency_key: str
+    ) -> ResourceDocument:
+        """Refuse."""
+        _refuse()
+
+    def retire(self, address: Address, owner: Owner, *, etag: str) -> None:
+        """Refuse."""
+        _refuse()
+
+    def run_status(self, run_id: str) -> RunStatus:
+        """Refuse."""
+        _refuse()
+
+    def run_events(self, run_id: str, *, after: int = 0) -> Iterator[StoredEvent]:
+        """Refuse."""
+        _refuse()
+
+    def stop_run(self, run_id: str) -> RunStatus:
+        """Refuse."""
+        _refuse()
+
+
+def _refuse() -> NoReturn:
+    raise PlatformUnreachableError(
+        "there is no local server yet; `arena apply` or `arena server start` starts it"
+    )

@@ -1,0 +1,235 @@
+"""The one HTTP door: every request of the light side goes out here, and every answer comes in here.
+
+It adds the token, a request id and time limits, retries what is safe to repeat, and turns refusals into
+`arena_gitops.errors`. It knows no route: `platforms.http` does. The token goes to the door's own origin and
+nowhere else, so redirects are not followed.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from arena_gitops import __version__
+from arena_gitops.errors import (
+    ArenaError,
+    AuthError,
+    BlockedError,
+    LockedError,
+    PlatformError,
+    PlatformRejectedError,
+    PlatformUnreachableError,
+    Rejection,
+    StaleError,
+)
+from arena_gitops.spec.wire import ErrorBody
+
+if TYPE_CHECKING:
+    import httpx
+    from tenacity import RetryCallState
+
+CONNECT_TIMEOUT_S = 5.0
+READ_TIMEOUT_S = 60.0
+ATTEMPTS = 5
+GATEWAY_STATUSES = frozenset({502, 503, 504})
+"""Answers of something between us and the server, or of a server that is starting: worth another try."""
+
+BLOCKED_CODES = frozenset({"owner-conflict", "foreign-owner", "blocked", "held", "protected"})
+"""409 codes that mean `somebody decided that you may not`; any other 409 is a plain refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call: what is sent, and whether sending it twice is the same as once."""
+
+    method: str
+    path: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Callable[[], bytes | Iterator[bytes]] | None = None
+    """called once per attempt, so that a streamed file starts again from its first byte"""
+    repeatable: bool = False
+    read_timeout_s: float | None = READ_TIMEOUT_S
+    """None for a stream that may be silent for as long as it likes"""
+
+
+def json_body(value: Any) -> Callable[[], bytes]:
+    """A request body of JSON; `Request.headers` must say so (`JSON`)."""
+    data = json.dumps(value, ensure_ascii=False).encode()
+    return lambda: data
+
+
+JSON: Mapping[str, str] = {"Content-Type": "application/json"}
+
+
+class Door:
+    """A connection to one origin with one token."""
+
+    def __init__(
+        self, url: str, token: str | None, *, attempts: int = ATTEMPTS, backoff_s: float = 0.2
+    ) -> None:
+        import httpx
+
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise PlatformUnreachableError(
+                f"{url!r} is no address of a server; expected http://… or https://…"
+            )
+        self.url = url.rstrip("/")
+        self._attempts = attempts
+        self._backoff_s = backoff_s
+        headers = {"User-Agent": f"arena-gitops/{__version__}", "Accept": "application/json"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        self._client = httpx.Client(
+            base_url=self.url,
+            headers=headers,
+            follow_redirects=False,
+            # A proxy set for the internet has no way to this machine's own loopback.
+            trust_env=not is_loopback(parts.hostname),
+        )
+
+    def close(self) -> None:
+        """Drop the connections."""
+        self._client.close()
+
+    def call(self, request: Request, *, accept: frozenset[int] = frozenset()) -> httpx.Response:
+        """Send and return the whole answer; a refusal whose status is not in `accept` is raised."""
+        with self.stream(request, accept=accept) as response:
+            with _foreign(request, self.url):
+                response.read()
+            return response
+
+    @contextmanager
+    def stream(self, request: Request, *, accept: frozenset[int] = frozenset()) -> Iterator[httpx.Response]:
+        """Send and yield the answer before its body has been read."""
+        response = self._open(request)
+        try:
+            if not response.is_success and response.status_code not in accept:
+                with _foreign(request, self.url):
+                    response.read()
+                raise refusal(response.status_code, response.text, f"{request.method} {request.path}")
+            yield response
+        finally:
+            response.close()
+
+    def lines(self, request: Request) -> Iterator[str]:
+        """The non-empty lines of a streamed answer, as they arrive."""
+        with self.stream(request) as response, _foreign(request, self.url):
+            for line in response.iter_lines():
+                if line.strip():
+                    yield line
+
+    def text(self, request: Request) -> Iterator[str]:
+        """The chunks of a streamed text, as they arrive."""
+        with self.stream(request) as response, _foreign(request, self.url):
+            yield from response.iter_text()
+
+    def _open(self, request: Request) -> httpx.Response:
+        from tenacity import (
+            Retrying,
+            retry_if_exception,
+            retry_if_result,
+            stop_after_attempt,
+            wait_exponential_jitter,
+        )
+
+        retrying = Retrying(
+            stop=stop_after_attempt(self._attempts),
+            wait=wait_exponential_jitter(initial=self._backoff_s, max=10 * self._backoff_s),
+            retry=retry_if_exception(lambda error: _never_arrived(error, request))
+            | retry_if_result(lambda answer: request.repeatable and answer.status_code in GATEWAY_STATUSES),
+            before_sleep=_close_answer,
+            retry_error_callback=_last_outcome,
+        )
+        with _foreign(request, self.url):
+            return retrying(self._send, request)
+
+    def _send(self, request: Request) -> httpx.Response:
+        import httpx
+
+        message = self._client.build_request(
+            request.method,
+            request.path,
+            params=dict(request.params),
+            headers={**request.headers, "X-Request-ID": uuid.uuid4().hex},
+            content=request.body() if request.body else None,
+            timeout=httpx.Timeout(request.read_timeout_s, connect=CONNECT_TIMEOUT_S),
+        )
+        return self._client.send(message, stream=True)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the address never leaves this machine."""
+    return host in {"localhost", "::1"} or host.startswith("127.")
+
+
+def _never_arrived(error: BaseException, request: Request) -> bool:
+    """Whether sending again is safe: nobody has seen it, or seeing it twice makes no difference."""
+    import httpx
+
+    if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)):
+        return True
+    return request.repeatable and isinstance(error, (httpx.NetworkError, httpx.RemoteProtocolError))
+
+
+def _close_answer(state: RetryCallState) -> None:
+    if state.outcome is not None and not state.outcome.failed:
+        state.outcome.result().close()
+
+
+def _last_outcome(state: RetryCallState) -> httpx.Response:
+    if state.outcome is None:
+        raise PlatformUnreachableError("no attempt was made")
+    answer: httpx.Response = state.outcome.result()
+    return answer
+
+
+@contextmanager
+def _foreign(request: Request, url: str) -> Iterator[None]:
+    """Translate the client library's exceptions into ours."""
+    import httpx
+
+    try:
+        yield
+    except httpx.TimeoutException as error:
+        raise PlatformUnreachableError(
+            f"{url} did not answer {request.method} {request.path} in time"
+        ) from error
+    except httpx.TransportError as error:
+        raise PlatformUnreachableError(f"{url} cannot be reached: {error}") from error
+    except (httpx.InvalidURL, httpx.DecodingError) as error:
+        raise PlatformError(f"{request.method} {request.path}: {error}") from error
+
+
+def refusal(status: int, text: str, what: str) -> ArenaError:
+    """The exception that a refusing answer stands for."""
+    body = _error_body(status, text, what)
+    match status:
+        case 401 | 403:
+            return AuthError(f"{body.message} ({what} answered {status})")
+        case 409 if body.code in BLOCKED_CODES:
+            return BlockedError(body.message)
+        case 412:
+            return StaleError(body.message)
+        case 423:
+            return LockedError(body.message)
+        case _ if 400 <= status < 500:
+            return PlatformRejectedError(Rejection(status, body.code, body.message, body.details))
+        case _:
+            return PlatformError(body.message)
+
+
+def _error_body(status: int, text: str, what: str) -> ErrorBody:
+    try:
+        return ErrorBody.model_validate_json(text)
+    except ValidationError:  # a proxy's page, a redirect: say what came instead of hiding it
+        said = f": {' '.join(text.split())[:200]}" if text.strip() else ""
+        return ErrorBody(code=f"http-{status}", message=f"{what} answered {status}{said}")

@@ -1,0 +1,261 @@
+"""Our own server over its native API (`spec.wire` has the table of routes).
+
+This module knows routes and bodies; `platforms.door` knows HTTP. Beside the `Platform` port it offers what
+only commands need: logs, health, tiers and generation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from pydantic import TypeAdapter, ValidationError
+
+from arena_gitops.errors import PlatformError
+from arena_gitops.platforms.door import JSON, Door, Request, json_body
+from arena_gitops.spec.job import RunStatus
+from arena_gitops.spec.resource import Address, Frozen
+from arena_gitops.spec.wire import (
+    CheckLine,
+    CheckRequest,
+    CheckResult,
+    CheckSummary,
+    Owner,
+    PutResource,
+    ResourceDocument,
+    StateDocument,
+    StoredEvent,
+    Tier,
+)
+from arena_gitops.state import Blob, ObservedState
+
+API = "/api/v1"
+UPLOAD_TIMEOUT_S = 300.0
+CHUNK = 1 << 20
+STREAM_ERROR = "\n[ERROR:"
+"""A chunk of generated text that starts so is an error of the model server, not text (Arena protocol)."""
+
+_CHECK_LINE: TypeAdapter[CheckResult | CheckSummary] = TypeAdapter(CheckLine)
+_TIERS: TypeAdapter[tuple[Tier, ...]] = TypeAdapter(tuple[Tier, ...])
+
+Document = TypeVar("Document", bound=Frozen)
+
+
+class HttpPlatform:
+    """A server reached by URL, with a token for that origin."""
+
+    name = "http"
+
+    def __init__(self, url: str, token: str | None = None, *, door: Door | None = None) -> None:
+        self._door = door or Door(url, token)
+        self._states: dict[Owner, StateDocument] = {}
+
+    @property
+    def url(self) -> str:
+        """Where the server is."""
+        return self._door.url
+
+    def close(self) -> None:
+        """Drop the connections."""
+        self._door.close()
+
+    def observe(self, owner: Owner) -> ObservedState:
+        """Everything `owner` has here; sent again only when it changed since the last look."""
+        headers = {"Cache-Control": "no-cache"}
+        known = self._states.get(owner)
+        if known is not None:
+            headers["If-None-Match"] = f'"{known.etag}"'
+        params = {"stack": owner.stack, "namespace": owner.namespace}
+        request = Request("GET", f"{API}/state", params, headers, repeatable=True)
+        answer = self._door.call(request, accept=frozenset({304}))
+        if answer.status_code == 304 and known is not None:
+            return _observed(known)
+        document = _parse(StateDocument, answer.text, request)
+        self._states[owner] = document
+        return _observed(document)
+
+    def missing_blobs(self, digests: Iterable[str]) -> frozenset[str]:
+        """Ask for each digest; few resources have more than a handful of files."""
+        return frozenset(digest for digest in digests if not self._has_blob(digest))
+
+    def upload(self, blob: Blob) -> None:
+        """Stream the file; the server refuses bytes that do not hash to the name."""
+
+        def chunks() -> Iterator[bytes]:
+            with blob.path.open("rb") as file:
+                while chunk := file.read(CHUNK):
+                    yield chunk
+
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(blob.size)}
+        self._door.call(
+            Request(
+                "PUT",
+                _blob_path(blob.digest),
+                headers=headers,
+                body=chunks,
+                repeatable=True,
+                read_timeout_s=UPLOAD_TIMEOUT_S,
+            )
+        )
+
+    def check(self, request: CheckRequest) -> Iterator[CheckResult]:
+        """Stream verdicts; a stream that ends without its summary is an error, never a pass."""
+        call = Request(
+            "POST",
+            f"{API}/checks",
+            headers={**JSON, "Accept": "application/x-ndjson"},
+            body=_model_body(request),
+            read_timeout_s=None,
+        )
+        for line in self._door.lines(call):
+            item = _parse_any(_CHECK_LINE, line, call)
+            if isinstance(item, CheckSummary):
+                return
+            yield item
+        raise PlatformError(f"checks of {request.address} ended before their summary; read the server's log")
+
+    def put(
+        self, address: Address, body: PutResource, *, etag: str | None, idempotency_key: str
+    ) -> ResourceDocument:
+        """PUT with a precondition and a key, so that a repeat after a lost answer starts nothing twice."""
+        precondition = {"If-None-Match": "*"} if etag is None else {"If-Match": f'"{etag}"'}
+        request = Request(
+            "PUT",
+            _resource_path(address),
+            headers={**JSON, **precondition, "Idempotency-Key": idempotency_key},
+            body=_model_body(body),
+            repeatable=True,
+        )
+        return _parse(ResourceDocument, self._door.call(request).text, request)
+
+    def retire(self, address: Address, owner: Owner, *, etag: str) -> None:
+        """Forget the resource; 404 means that somebody did so already."""
+        request = Request(
+            "DELETE",
+            _resource_path(address),
+            params={"stack": owner.stack, "namespace": owner.namespace, "mode": "retire"},
+            headers={"If-Match": f'"{etag}"'},
+            repeatable=True,
+        )
+        self._door.call(request, accept=frozenset({404}))
+
+    def run_status(self, run_id: str) -> RunStatus:
+        """The newest status of a run."""
+        request = Request("GET", _run_path(run_id), repeatable=True)
+        return _parse(RunStatus, self._door.call(request).text, request)
+
+    def run_events(self, run_id: str, *, after: int = 0) -> Iterator[StoredEvent]:
+        """Events after `after`, oldest first."""
+        request = Request(
+            "GET",
+            f"{_run_path(run_id)}/events",
+            params={"after": str(after)},
+            headers={"Accept": "application/x-ndjson"},
+            repeatable=True,
+        )
+        for line in self._door.lines(request):
+            yield _parse(StoredEvent, line, request)
+
+    def stop_run(self, run_id: str) -> RunStatus:
+        """Ask the run to stop; asking twice is the same as once."""
+        request = Request("POST", f"{_run_path(run_id)}/stop", repeatable=True)
+        return _parse(RunStatus, self._door.call(request).text, request)
+
+    def run_logs(self, run_id: str, *, follow: bool = False) -> Iterator[str]:
+        """The log's text in chunks; with `follow` until the run has ended."""
+        params = {"follow": "true"} if follow else {}
+        timeout = None if follow else UPLOAD_TIMEOUT_S
+        yield from self._door.text(
+            Request("GET", f"{_run_path(run_id)}/logs", params, repeatable=True, read_timeout_s=timeout)
+        )
+
+    def tiers(self) -> tuple[Tier, ...]:
+        """The compute classes of the server."""
+        request = Request("GET", f"{API}/tiers", repeatable=True)
+        return _parse_any(_TIERS, self._door.call(request).text, request)
+
+    def healthy(self, *, timeout_s: float = 2.0) -> bool:
+        """Whether `/healthz` answers well; raises when nobody answers at all."""
+        request = Request("GET", "/healthz", read_timeout_s=timeout_s)
+        return self._door.call(request, accept=frozenset({500, 502, 503, 504})).is_success
+
+    def generate_stream(
+        self, deployment: str, prompt: str, params: Mapping[str, Any] = MappingProxyType({})
+    ) -> Iterator[str]:
+        """Text as the deployment writes it."""
+        request = Request(
+            "POST",
+            f"/i/{quote(deployment, safe='')}/generate_stream",
+            headers={**JSON, "Accept": "text/plain"},
+            body=json_body({"prompt": prompt, "params": dict(params)}),
+            read_timeout_s=UPLOAD_TIMEOUT_S,
+        )
+        for chunk in self._door.text(request):
+            if chunk.startswith(STREAM_ERROR):
+                said = chunk.removeprefix(STREAM_ERROR).strip().removesuffix("]")
+                raise PlatformError(f"deployment {deployment}: {said}")
+            yield chunk
+
+    def _has_blob(self, digest: str) -> bool:
+        request = Request("HEAD", _blob_path(digest), repeatable=True)
+        return self._door.call(request, accept=frozenset({404})).status_code != 404
+
+
+def _observed(document: StateDocument) -> ObservedState:
+    foreign = dict(line.split(" ", 1) for line in document.foreign)
+    return ObservedState(
+        platform=document.platform,
+        lineage=document.lineage,
+        etag=document.etag,
+        resources=MappingProxyType({Address(r.kind, r.name): r for r in document.resources}),
+        foreign=MappingProxyType({Address.parse(address): stack for address, stack in foreign.items()}),
+        runs=MappingProxyType({run.fingerprint: run for run in document.runs}),
+        tiers=MappingProxyType({tier.id: tier for tier in document.tiers}),
+        algorithms=document.algorithms,
+        max_steps=document.max_steps,
+    )
+
+
+def _parse(model: type[Document], text: str, request: Request) -> Document:
+    try:
+        return model.model_validate_json(text)
+    except ValidationError as error:
+        raise _unreadable(request, error) from error
+
+
+Parsed = TypeVar("Parsed")
+
+
+def _parse_any(adapter: TypeAdapter[Parsed], text: str, request: Request) -> Parsed:
+    try:
+        return adapter.validate_json(text)
+    except ValidationError as error:
+        raise _unreadable(request, error) from error
+
+
+def _unreadable(request: Request, error: ValidationError) -> PlatformError:
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return PlatformError(
+        f"{request.method} {request.path} answered something this version does not understand "
+        f"({place}: {first['msg']}); is the server of another version?"
+    )
+
+
+def _model_body(model: Frozen) -> Any:
+    data = model.model_dump_json().encode()
+    return lambda: data
+
+
+def _blob_path(digest: str) -> str:
+    return f"{API}/blobs/{quote(digest, safe=':')}"
+
+
+def _resource_path(address: Address) -> str:
+    return f"{API}/resources/{quote(address.kind, safe='')}/{quote(address.name, safe='')}"
+
+
+def _run_path(run_id: str) -> str:
+    return f"{API}/runs/{quote(run_id, safe='')}"
