@@ -207,9 +207,9 @@ class Lineage(Frozen):
     """the mutated hyperparameter, or None"""
     old: float | None = None
     new: float | None = None
-    fitness: float
-    """of the place before it was overwritten"""
-    parent_fitness: float
+    fitness: float | None
+    """of the place before it was overwritten; None when it was not a number (the member diverged)"""
+    parent_fitness: float | None
     paired_se: float | None = None
     """paired standard error of parent minus member over the shared evaluation rows"""
 
@@ -227,9 +227,9 @@ class TestScores(Frozen):
 
 
 class _Event(Frozen):
-    seq: int
-    """1, 2, 3 … within a segment; a repeated seq is the same event"""
-    ts: float
+    seq: int = 0
+    """1, 2, 3 … within a segment; a repeated seq is the same event. 0 until the worker's journal numbers it"""
+    ts: float = 0.0
     """seconds since the epoch, for display only"""
 
 

@@ -1,0 +1,84 @@
+"""One mutation: a hyperparameter of the parent, grown or shrunk, within the range its author gave.
+
+The step always starts from the parent's *own* value. Only what text training can mutate has a weight here
+(`no_mut`, `rl_hp_mut`); networks that change shape are another room.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from arena_runner.population.draws import below, uniform
+from arena_runner.population.member import Hyperparameters
+
+
+class Bounds(Protocol):
+    """What a manifest says about one mutable hyperparameter."""
+
+    @property
+    def min(self) -> float:
+        """Lowest value allowed."""
+
+    @property
+    def max(self) -> float:
+        """Highest value allowed."""
+
+    @property
+    def grow_factor(self) -> float:
+        """Factor of a growing mutation, above 1."""
+
+    @property
+    def shrink_factor(self) -> float:
+        """Factor of a shrinking mutation, below 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Odds:
+    """Weights of the outcomes; they need not sum to one."""
+
+    no_mut: float
+    rl_hp_mut: float
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """What happened to one hyperparameter."""
+
+    name: str
+    old: int | float
+    new: int | float
+
+
+def mutate(
+    parent: Hyperparameters,
+    ranges: Mapping[str, Bounds],
+    odds: Odds,
+    *,
+    seed: int,
+    generation: int,
+    place: int,
+) -> Mutation | None:
+    """Draw the mutation of a copy of `parent` for `place`, or None when it passes unchanged."""
+    total = odds.no_mut + odds.rl_hp_mut
+    if not ranges or total <= 0 or uniform(seed, "mutate", generation, place) * total < odds.no_mut:
+        return None
+    names = sorted(ranges)
+    name = names[below(len(names), seed, "which", generation, place)]
+    old = parent[name]
+    grow = uniform(seed, "direction", generation, place) < 0.5
+    new = stepped(old, ranges[name], grow=grow)
+    if new == old:
+        new = stepped(old, ranges[name], grow=not grow)
+    return None if new == old else Mutation(name, old, new)
+
+
+def stepped(old: float, bounds: Bounds, *, grow: bool) -> int | float:
+    """The value one step up or down: clamped, and for an int rounded away from the old value."""
+    raw = old * (bounds.grow_factor if grow else bounds.shrink_factor)
+    if not isinstance(old, int):
+        return min(max(raw, bounds.min), bounds.max)
+    away = math.ceil(raw) if grow else math.floor(raw)
+    return min(max(away, math.ceil(bounds.min)), math.floor(bounds.max))

@@ -1,0 +1,43 @@
+"""Who is copied where: the elite keeps its place, every other place holds a small tournament.
+
+A place defends itself against `tournament_size - 1` others drawn with replacement, so it is only ever overwritten
+by a fitter one, and a population of two compares both. Fitness that is NaN never wins. Ties go to the lowest place, so that the outcome is a function of the scores.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from arena_runner.population.draws import below
+
+
+def fittest(fitness: Sequence[float]) -> int:
+    """The place with the highest fitness; ties to the lowest, NaN never (unless all are)."""
+    return max(range(len(fitness)), key=lambda place: (_rank(fitness[place]), -place))
+
+
+def parents(
+    fitness: Sequence[float], *, tournament_size: int, elitism: bool, seed: int, generation: int
+) -> tuple[int, ...]:
+    """For every place the place it will be a copy of; itself when it is to be left alone."""
+    elite = fittest(fitness) if elitism else None
+    return tuple(
+        place if place == elite else _winner(fitness, tournament_size, (seed, generation, place))
+        for place in range(len(fitness))
+    )
+
+
+def _winner(fitness: Sequence[float], size: int, key: tuple[int, int, int]) -> int:
+    seed, generation, place = key
+    others = [rival for rival in range(len(fitness)) if rival != place]
+    drawn = {
+        others[below(len(others), seed, "tournament", generation, place, draw)]
+        for draw in range(size - 1)
+        if others
+    }
+    return max({place} | drawn, key=lambda rival: (_rank(fitness[rival]), -rival))
+
+
+def _rank(value: float) -> float:
+    return -math.inf if math.isnan(value) else value
