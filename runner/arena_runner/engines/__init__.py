@@ -1,0 +1,1 @@
+"""Text generation for a population: one file per engine."""
