@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from arena_runner.population.draws import below, uniform
 from arena_runner.population.member import Hyperparameters
+from arena_runner.seeds import rng
 
 
 class Bounds(Protocol):
@@ -62,13 +62,14 @@ def mutate(
     place: int,
 ) -> Mutation | None:
     """Draw the mutation of a copy of `parent` for `place`, or None when it passes unchanged."""
+    dice = rng(seed, "mutation", generation, place)
     total = odds.no_mut + odds.rl_hp_mut
-    if not ranges or total <= 0 or uniform(seed, "mutate", generation, place) * total < odds.no_mut:
+    if not ranges or total <= 0 or dice.random() * total < odds.no_mut:
         return None
     names = sorted(ranges)
-    name = names[below(len(names), seed, "which", generation, place)]
+    name = names[int(dice.random() * len(names))]
     old = parent[name]
-    grow = uniform(seed, "direction", generation, place) < 0.5
+    grow = dice.random() < 0.5
     new = stepped(old, ranges[name], grow=grow)
     if new == old:
         new = stepped(old, ranges[name], grow=not grow)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from arena_runner.population.draws import below
+from arena_runner.seeds import rng
 
 
 def fittest(fitness: Sequence[float]) -> int:
@@ -30,12 +30,9 @@ def parents(
 
 def _winner(fitness: Sequence[float], size: int, key: tuple[int, int, int]) -> int:
     seed, generation, place = key
+    dice = rng(seed, "tournament", generation, place)
     others = [rival for rival in range(len(fitness)) if rival != place]
-    drawn = {
-        others[below(len(others), seed, "tournament", generation, place, draw)]
-        for draw in range(size - 1)
-        if others
-    }
+    drawn = {others[int(dice.random() * len(others))] for _ in range(size - 1) if others}
     return max({place} | drawn, key=lambda rival: (_rank(fitness[rival]), -rival))
 
 

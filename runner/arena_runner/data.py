@@ -1,0 +1,146 @@
+"""Rows of a dataset, and the three splits that never leak into each other.
+
+A row is the text of its roles (`question`, `answer` …), whatever the file called its columns. Splits go by hash of
+the question, so that they do not depend on the order of the file, and every copy of a question falls into one
+split: *train* is trained on, *eval* decides fitness, *test* is read once at the end by nothing that selects.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from arena_gitops.errors import ArenaError
+from arena_gitops.spec.job import COLUMNS, DatasetInput
+
+Row = Mapping[str, str]
+"""role → text"""
+
+
+class DataError(ArenaError):
+    """The dataset cannot be trained on; the message names the file and what was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """Disjoint in questions; each in the order of its hashes."""
+
+    train: tuple[Row, ...]
+    eval: tuple[Row, ...]
+    test: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows that hold every role, and how many had to be left out because a role was empty."""
+
+    rows: tuple[Row, ...]
+    empty: int
+
+
+def read_rows(source: DatasetInput, files: Iterable[Path]) -> Table:
+    """Read `files` (one, unless they came from the hub) and map their columns to the category's roles.
+
+    Raises:
+        DataError: A file does not parse, a mapped column is missing, or no row is left.
+    """
+    rows: list[Row] = []
+    empty = 0
+    for path in files:
+        for record in _records(path, source.format):
+            row = _mapped(record, source, path)
+            if row is None:
+                empty += 1
+            else:
+                rows.append(row)
+    if not rows:
+        raise DataError(f"{source.address}: no row has a value in every mapped column ({empty} rows read)")
+    return Table(tuple(rows), empty)
+
+
+def _mapped(record: Mapping[str, Any], source: DatasetInput, path: Path) -> Row | None:
+    missing = sorted({column for column in source.column_mapping.values() if column not in record})
+    if missing:
+        raise DataError(
+            f"{source.address}: {path.name} has no column {', '.join(missing)}; it has {', '.join(map(str, record))}"
+        )
+    row = {role: _text(record[column]) for role, column in source.column_mapping.items()}
+    return row if all(row[role].strip() for role in COLUMNS[source.category]) else None
+
+
+def _text(value: Any) -> str:
+    """Text as it stands, lists and objects as JSON, nothing as the empty string."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _records(path: Path, declared: str | None) -> Iterator[Mapping[str, Any]]:
+    kind = declared or {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}.get(
+        path.suffix.lower(), "csv"
+    )
+    match kind:
+        case "jsonl":
+            return _json_lines(path)
+        case "parquet":
+            return _parquet(path)
+        case _:
+            return _csv(path)
+
+
+def _csv(path: Path) -> Iterator[Mapping[str, Any]]:
+    csv.field_size_limit(1 << 30)  # the default of 128 KiB is shorter than one long document
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        yield from csv.DictReader(file)
+
+
+def _json_lines(path: Path) -> Iterator[Mapping[str, Any]]:
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise DataError(f"{path.name}:{number}:{error.colno}: not JSON: {error.msg}") from error
+            if not isinstance(record, dict):
+                raise DataError(f"{path.name}:{number}:1: expected an object with one key per column")
+            yield record
+
+
+def _parquet(path: Path) -> Iterator[Mapping[str, Any]]:
+    from pyarrow import ArrowException
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        for batch in ParquetFile(path).iter_batches():
+            yield from batch.to_pylist()
+    except ArrowException as error:
+        raise DataError(f"{path.name}: not a parquet file: {error}") from error
+
+
+def split(rows: Iterable[Row], *, key: str, eval_rows: int, test_rows: int) -> Splits:
+    """Deal rows into three splits by hash of role `key`.
+
+    The test split gets `test_rows` unless that is more than half of the questions; the evaluation split gets
+    `eval_rows` unless that is more than half of the remainder.
+    """
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(" ".join(row[key].split()), []).append(row)
+    ordered = [
+        groups[text] for text in sorted(groups, key=lambda text: hashlib.sha256(text.encode()).digest())
+    ]
+    test = min(test_rows, len(ordered) // 2)
+    held = test + min(eval_rows, (len(ordered) - test) // 2)
+    # Held-out questions are scored once each, so a question that occurs often does not weigh more.
+    return Splits(
+        train=tuple(row for group in ordered[held:] for row in group),
+        eval=tuple(group[0] for group in ordered[test:held]),
+        test=tuple(group[0] for group in ordered[:test]),
+    )

@@ -1,0 +1,1 @@
+"""From dataset rows to prompts, and from prompts to scored completions."""
