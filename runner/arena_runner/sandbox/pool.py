@@ -1,0 +1,193 @@
+"""Score completions with the user's reward: several sandboxed processes, started when needed, replaced when used up.
+
+The training loop, the checks and the server call this; none of them ever imports user code.
+"""
+
+from __future__ import annotations
+
+import math
+import queue
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from arena_gitops.spec.job import RewardInput
+from arena_runner.sandbox.box import Box
+from arena_runner.sandbox.limits import Limits, Wall
+from arena_runner.sandbox.packages import python_with
+from arena_runner.sandbox.process import Ended, Frame, Hung, Process, Program
+from arena_runner.sandbox.score import RewardError, Score, ScoreRow
+
+BATCH = 64
+"""rows sent to a process at once: large enough to hide the pipe, small enough to share out evenly"""
+
+
+class RewardPool:
+    """A context manager; `score` may be called from several threads."""
+
+    def __init__(
+        self,
+        reward: RewardInput,
+        files: Path,
+        *,
+        workers: int = 1,
+        limits: Limits | None = None,
+        call_timeout_s: float | None = None,
+        secrets: Mapping[str, str] | None = None,
+    ) -> None:
+        """Prepare; nothing is started yet.
+
+        Args:
+            reward: entry file, function, network, requirements.
+            files: folder that holds `reward.files` under their repository paths.
+            workers: processes that may run at the same time.
+            limits: ceilings of each process.
+            call_timeout_s: shorthand for the one limit people change.
+            secrets: values of the names in `reward.secrets`; others are not passed on.
+        """
+        limits = limits or Limits()
+        if call_timeout_s is not None:
+            limits = Limits(**{**_fields(limits), "call_timeout_s": call_timeout_s})
+        self._limits = limits
+        self._reward = reward
+        self._files = files
+        self._secrets = {name: value for name, value in (secrets or {}).items() if name in reward.secrets}
+        self._workers = workers
+        self._idle: queue.SimpleQueue[Process | None] = queue.SimpleQueue()
+        self._box: Box | None = None
+        self._walls: tuple[Wall, ...] = ()
+        self._program: Program | None = None
+        self._threads: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        """Copy the files, prepare the interpreter and start one process, so that import errors come early."""
+        self._program = Program(
+            self._reward.entry,
+            self._reward.function,
+            self._reward.network,
+            self._secrets,
+            python_with(self._reward.requirements, entry=self._reward.entry),
+        )
+        self._box = Box.make(self._files, tuple(self._reward.files))
+        try:
+            first = self._start()
+        except RewardError:
+            self._box.remove()
+            raise
+        self._walls = first.walls
+        self._threads = ThreadPoolExecutor(self._workers, thread_name_prefix="reward")
+        self._idle.put(first)
+        for _ in range(self._workers - 1):
+            self._idle.put(None)  # a place for a process that is started by its first batch
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Kill every process and delete the box."""
+        if self._threads is not None:
+            self._threads.shutdown()
+        for _ in range(self._workers):
+            process = self._idle.get()
+            if process is not None:
+                process.kill()
+        if self._box is not None:
+            self._box.remove()
+
+    @property
+    def walls(self) -> tuple[Wall, ...]:
+        """Which walls stand around the user's code on this machine."""
+        return self._walls
+
+    def score(self, rows: Sequence[ScoreRow]) -> list[Score]:
+        """Score every row, in order; raises the first row's RewardError if any row failed."""
+        scores: list[Score] = []
+        for outcome in self.score_each(rows):
+            if isinstance(outcome, RewardError):
+                raise outcome
+            scores.append(outcome)
+        return scores
+
+    def score_each(self, rows: Sequence[ScoreRow]) -> list[Score | RewardError]:
+        """Score every row, in order; a row's fault stands in its place and harms no other row."""
+        if self._threads is None:
+            raise RuntimeError("a RewardPool is used inside `with`")
+        size = max(1, min(BATCH, math.ceil(len(rows) / self._workers)))
+        batches = [rows[start : start + size] for start in range(0, len(rows), size)]
+        return [outcome for done in self._threads.map(self._score_batch, batches) for outcome in done]
+
+    def _score_batch(self, rows: Sequence[ScoreRow]) -> list[Score | RewardError]:
+        outcomes: list[Score | RewardError] = []
+        process = self._idle.get()
+        try:
+            while len(outcomes) < len(rows):
+                if process is None:
+                    process = self._start()
+                if not self._advance(process, rows, outcomes):
+                    process.kill()
+                    process = None
+        except RewardError as error:  # the import fails now, although it worked at the start
+            outcomes.extend([error] * (len(rows) - len(outcomes)))
+        finally:
+            self._idle.put(process)
+        return outcomes
+
+    def _advance(
+        self, process: Process, rows: Sequence[ScoreRow], outcomes: list[Score | RewardError]
+    ) -> bool:
+        """Continue the batch; False when the process is dead or used up."""
+        left = rows[len(outcomes) :]
+        try:
+            for frame in process.call([(row.question, row.answer, row.completion) for row in left]):
+                outcomes.append(self._outcome(process, frame))
+        except Hung:
+            outcomes.append(
+                self._fault(process, f"the reward took longer than {self._limits.call_timeout_s:g} s")
+            )
+            return False
+        except Ended as end:
+            outcomes.append(self._fault(process, f"the reward failed: {end}"))
+            return False
+        return process.calls < self._limits.calls_per_process
+
+    def _outcome(self, process: Process, frame: Frame) -> Score | RewardError:
+        match frame:
+            case {"score": float(total)} if math.isfinite(total):
+                return Score(total)
+            case {"parts": dict(parts)} if parts and all(math.isfinite(part) for part in parts.values()):
+                return Score(math.fsum(parts.values()), parts)
+            case {"error": {"message": str(message), "file": str(file), "line": int(line)}}:
+                return RewardError(message, file, line, output=process.output.text())
+        raise Ended("it wrote into the sandbox's own channel")
+
+    def _fault(self, process: Process, message: str) -> RewardError:
+        process.kill()  # first, so that all of its output has arrived
+        return RewardError(message, *process.place, output=process.output.text())
+
+    def _start(self) -> Process:
+        """Start a process and import the user's file in it."""
+        assert self._program is not None
+        assert self._box is not None
+        process = Process(self._program, self._box, self._limits)
+        try:
+            frame = process.load()
+        except Hung:
+            seconds = self._limits.import_timeout_s
+            problem = self._fault(process, f"importing the reward took longer than {seconds:g} s")
+        except Ended as end:
+            problem = self._fault(process, f"importing the reward failed: {end}")
+        else:
+            if "ready" in frame:
+                return process
+            fault = frame["error"]
+            process.kill()
+            problem = RewardError(
+                fault["message"], fault["file"], fault["line"], output=process.output.text()
+            )
+        raise problem
+
+
+def _fields(limits: Limits) -> dict[str, float]:
+    return {name: getattr(limits, name) for name in limits.__dataclass_fields__}
