@@ -1,0 +1,1 @@
+"""arena-runner: the server, the worker and the model server behind arena-gitops."""
