@@ -6,6 +6,8 @@ dies the kernel kills the rest; the third runs user code. Frames are four bytes 
 descriptors of their own: what users print goes elsewhere and cannot be mistaken for an answer.
 """
 
+# pathlib would cost every worker half of its start-up time, so:
+# ruff: noqa: PTH100, PTH117, PTH118, PTH120
 from __future__ import annotations
 
 import importlib.util
@@ -22,7 +24,7 @@ TYPE_CHECKING = False  # typing.TYPE_CHECKING without the cost of importing typi
 if TYPE_CHECKING:
     from arena_runner.sandbox import walls
 else:
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import walls
 
     del sys.path[0]
@@ -68,13 +70,17 @@ class Channel:
         return b"".join(parts)
 
 
+class Unusable(Exception):  # noqa: N818 - its text is the whole message
+    """The file imports, but holds no reward."""
+
+
 class Reward:
     """The user's function, and where its code is."""
 
     def __init__(self, root: str, entry: str, name: str) -> None:
         self._root, self._entry = root, entry
-        path = os.path.join(root, entry)  # noqa: PTH118
-        sys.path[:0] = dict.fromkeys((os.path.dirname(path), root))  # noqa: PTH120
+        path = os.path.join(root, entry)
+        sys.path[:0] = dict.fromkeys((os.path.dirname(path), root))
         # Not the file's own name: `rewards/math.py` must still be able to import the standard `math`.
         spec = importlib.util.spec_from_file_location("arena_reward", path)
         if spec is None or spec.loader is None:
@@ -85,7 +91,7 @@ class Reward:
         found = getattr(module, name, None)
         if not callable(found):
             names = sorted(key for key, value in vars(module).items() if inspect.isfunction(value))
-            raise LookupError(
+            raise Unusable(
                 f"{entry} defines no function `{name}`; its functions: {', '.join(names) or 'none'}"
             )
         self.function: Callable[..., object] = found
@@ -106,11 +112,11 @@ class Reward:
             signature.bind("", "", "")
         except TypeError as error:
             text = f"a reward is called as reward(question, answer, completion), this one takes {signature}"
-            raise LookupError(text) from error
+            raise Unusable(text) from error
 
     def relative(self, filename: str) -> str | None:
         """The path as in the user's repository, or None for code that is not the user's."""
-        inside = os.path.relpath(filename, self._root) if os.path.isabs(filename) else ".."  # noqa: PTH117
+        inside = os.path.relpath(filename, self._root) if os.path.isabs(filename) else ".."
         return None if inside.startswith("..") else inside
 
     def score(self, arguments: list[str]) -> Frame:
@@ -168,7 +174,7 @@ def shown(value: object) -> str:
 
 def describe(error: BaseException, root: str, place: tuple[str, int]) -> Frame:
     """An exception with the deepest line of the user's own files."""
-    prefix = os.path.join(root, "")  # noqa: PTH118
+    prefix = os.path.join(root, "")
     for frame in traceback.extract_tb(error.__traceback__):
         if frame.filename.startswith(prefix):
             place = (frame.filename[len(prefix) :], frame.lineno or 1)
@@ -176,7 +182,7 @@ def describe(error: BaseException, root: str, place: tuple[str, int]) -> Frame:
         place = (str(error.filename)[len(prefix) :], error.lineno or 1)
     if isinstance(error, SystemExit):
         message = f"the reward called sys.exit({shown(error.code)})"
-    elif isinstance(error, LookupError) and type(error) is LookupError:
+    elif isinstance(error, Unusable):
         message = str(error)
     else:
         text = error.msg if isinstance(error, SyntaxError) else shown_text(error)

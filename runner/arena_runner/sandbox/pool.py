@@ -9,6 +9,7 @@ import math
 import queue
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -49,7 +50,7 @@ class RewardPool:
         """
         limits = limits or Limits()
         if call_timeout_s is not None:
-            limits = Limits(**{**_fields(limits), "call_timeout_s": call_timeout_s})
+            limits = replace(limits, call_timeout_s=call_timeout_s)
         self._limits = limits
         self._reward = reward
         self._files = files
@@ -141,7 +142,7 @@ class RewardPool:
         left = rows[len(outcomes) :]
         try:
             for frame in process.call([(row.question, row.answer, row.completion) for row in left]):
-                outcomes.append(self._outcome(process, frame))
+                outcomes.append(self._outcome(process, frame))  # noqa: PERF401 - what came before a fault is kept
         except Hung:
             outcomes.append(
                 self._fault(process, f"the reward took longer than {self._limits.call_timeout_s:g} s")
@@ -187,7 +188,3 @@ class RewardPool:
                 fault["message"], fault["file"], fault["line"], output=process.output.text()
             )
         raise problem
-
-
-def _fields(limits: Limits) -> dict[str, float]:
-    return {name: getattr(limits, name) for name in limits.__dataclass_fields__}
