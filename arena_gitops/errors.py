@@ -5,6 +5,7 @@
     ArenaError                      1
     ├── UsageError                 64   a flag or argument is wrong
     ├── RepoError                  65   the repository's own data is wrong; carries all diagnostics
+    ├── InvalidDocumentError       65   one document is wrong; carries all problems, by path
     ├── BlockedError                3   policy, protection, or a hold forbids it
     ├── StaleError                  4   the world moved since the plan was made
     ├── LockedError                 5   somebody else holds the lease
@@ -86,6 +87,35 @@ class RepoError(ArenaError):
     def __init__(self, diagnostics: list[Diagnostic] | tuple[Diagnostic, ...]) -> None:
         self.diagnostics = tuple(diagnostics)
         super().__init__("\n".join(str(d) for d in self.diagnostics))
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a document, or worth a remark, by path; `repo` turns paths into places."""
+
+    path: tuple[str | int, ...]
+    """keys and indexes from the document's root, as its author wrote them; empty for the whole document"""
+    message: str
+    code: str
+    """Stable kebab-case identifier, as in `Diagnostic`."""
+    hint: str = ""
+    override: str | None = None
+    """the key of an experiment's `set:` that the value came from, when it is not the document's own"""
+
+    def __str__(self) -> str:
+        place = f"set.{self.override}" if self.override else ".".join(str(part) for part in self.path)
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{place}: {self.message}{hint}" if place else f"{self.message}{hint}"
+
+
+class InvalidDocumentError(ArenaError):
+    """A document does not fit its model; `problems` holds every problem found, not the first."""
+
+    exit_code = 65
+
+    def __init__(self, problems: list[Problem] | tuple[Problem, ...]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
 class BlockedError(ArenaError):

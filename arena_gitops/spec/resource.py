@@ -41,7 +41,9 @@ class Address:
         """Read `kind/name`; raises ValueError with what was expected."""
         kind, slash, name = text.partition("/")
         if not slash or kind not in KINDS or not re.match(NAME_PATTERN, name):
-            raise ValueError(f"{text!r} is not an address; expected KIND/NAME with KIND one of {', '.join(KINDS)}")
+            raise ValueError(
+                f"{text!r} is not an address; expected KIND/NAME with KIND one of {', '.join(KINDS)}"
+            )
         return cls(kind, name)
 
 

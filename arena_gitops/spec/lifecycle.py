@@ -1,0 +1,124 @@
+"""What kind of change a field is: the table of plan-semantics §2.1, as data.
+
+Paths are those of the *stored* spec. The first matching row wins; a field nobody listed is semantic, because
+training twice is dearer than asking once too often. `data_part` and `meta_part` cut a stored spec for
+`digest.fingerprint`; the rest (budget, placement …) is compared by the planner field by field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+Path = tuple[str, ...]
+
+
+class FieldClass(StrEnum):
+    """What follows when a field of this class changes."""
+
+    IDENTITY = "identity"
+    """another resource, or a move"""
+    METADATA = "metadata"
+    """updated in place, never a run"""
+    BUDGET = "budget"
+    """raised: resume; lowered: satisfied or capped"""
+    PLACEMENT = "placement"
+    """where the work runs"""
+    OBSERVABILITY = "observability"
+    """what is recorded and when"""
+    SEMANTIC = "semantic"
+    """what would be trained or served: a new version"""
+    RECORDED = "recorded"
+    """shown, not compared"""
+    DERIVED = "derived"
+    """filled by the platform"""
+
+
+_EVERY_KIND: tuple[tuple[str, FieldClass], ...] = (
+    ("kind", FieldClass.IDENTITY),
+    ("name", FieldClass.IDENTITY),
+    ("description", FieldClass.METADATA),
+    ("labels", FieldClass.METADATA),
+    ("owner", FieldClass.METADATA),
+    ("lifecycle", FieldClass.METADATA),
+    ("provenance", FieldClass.RECORDED),
+)
+
+_BY_KIND: dict[str, tuple[tuple[str, FieldClass], ...]] = {
+    "project": (),
+    "dataset": (("address", FieldClass.IDENTITY),),
+    "environment": (("address", FieldClass.IDENTITY),),
+    "reward": (
+        ("address", FieldClass.IDENTITY),
+        ("cases", FieldClass.METADATA),  # they check the reward; they do not train
+    ),
+    "experiment": (
+        ("project", FieldClass.IDENTITY),
+        ("manifest.training.max_steps", FieldClass.BUDGET),
+        ("manifest.training.num_epochs", FieldClass.BUDGET),
+        ("manifest.training.target_score", FieldClass.BUDGET),
+        ("manifest.training.checkpoint_steps", FieldClass.OBSERVABILITY),
+        ("manifest.training.name", FieldClass.METADATA),
+        ("manifest.mutation.name", FieldClass.METADATA),
+        ("manifest.selection.name", FieldClass.METADATA),
+        ("manifest.replay_buffer.name", FieldClass.METADATA),
+        # what these name is resolved into `inputs`, which is compared instead
+        ("manifest.environment.name", FieldClass.METADATA),
+        ("manifest.environment.dataset", FieldClass.METADATA),
+        ("manifest.environment.dataset_path", FieldClass.METADATA),
+        ("manifest.environment.hf_dataset_id", FieldClass.METADATA),
+        ("manifest.environment.reward_file_path", FieldClass.METADATA),
+        ("manifest.environment.reward_fn_name", FieldClass.METADATA),
+        ("inputs.dataset.address", FieldClass.METADATA),
+        ("inputs.reward.address", FieldClass.METADATA),
+        ("inputs.reward.cases", FieldClass.METADATA),
+        ("inputs.environment.address", FieldClass.METADATA),
+        ("inputs.base.files", FieldClass.DERIVED),
+        ("tier", FieldClass.PLACEMENT),
+        ("num_nodes", FieldClass.PLACEMENT),
+        ("budget", FieldClass.BUDGET),
+        ("retry", FieldClass.METADATA),
+        ("on_upstream_change", FieldClass.METADATA),
+        ("rerun", FieldClass.METADATA),
+    ),
+    "deployment": (
+        ("tier", FieldClass.PLACEMENT),
+        ("strategy", FieldClass.METADATA),  # how traffic moves, not what is served
+    ),
+}
+
+
+def field_class(kind: str, path: str) -> FieldClass:
+    """The class of a field of a stored spec, by its dotted path."""
+    return _class_of(kind, tuple(path.split(".")))
+
+
+def data_part(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What would be trained or served: the semantic fields alone."""
+    return _part(kind, spec, FieldClass.SEMANTIC)
+
+
+def meta_part(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What people read: the metadata fields alone."""
+    return _part(kind, spec, FieldClass.METADATA)
+
+
+def _class_of(kind: str, path: Path) -> FieldClass:
+    for pattern, found in (*_EVERY_KIND, *_BY_KIND[kind]):
+        row = tuple(pattern.split("."))
+        if path[: len(row)] == row:
+            return found
+    return FieldClass.SEMANTIC
+
+
+def _part(kind: str, spec: Mapping[str, Any], wanted: FieldClass, at: Path = ()) -> dict[str, Any]:
+    part: dict[str, Any] = {}
+    for key, value in spec.items():
+        path = (*at, key)
+        if isinstance(value, Mapping) and value:
+            if inner := _part(kind, value, wanted, path):
+                part[key] = inner
+        elif _class_of(kind, path) is wanted:
+            part[key] = value
+    return part

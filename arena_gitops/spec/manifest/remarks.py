@@ -1,0 +1,74 @@
+"""What people should know about a manifest that is right: fields without effect, and what has no room yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from arena_gitops.errors import Problem
+from arena_gitops.spec.knobs import OpaqueKnobs
+from arena_gitops.spec.manifest.model import Manifest
+from arena_gitops.spec.manifest.sections import Training
+from arena_gitops.spec.population import MultiFrequency
+from arena_gitops.spec.section import NotActedOn, Only, Section
+
+
+def of(manifest: Manifest, *, hpo_written: bool) -> tuple[list[Problem], list[Problem]]:
+    """The notes and the refusals of a manifest, canonical paths."""
+    if isinstance(manifest.algorithm, OpaqueKnobs):
+        return [], [_no_algorithm(manifest.algorithm.name)]
+    notes: list[Problem] = []
+    refusals: list[Problem] = []
+    for path, value, mark in _marked(manifest):
+        name = path[-1]
+        if isinstance(mark, NotActedOn):
+            why = f": {mark.why}" if mark.why else ""
+            notes.append(Problem(path, f"{name!r} is understood, not acted on{why}", "not-acted-on"))
+        elif value not in mark.values:
+            refusals.append(Problem(path, f"{name!r} cannot be {value!r}: {mark.why}", "no-room"))
+    notes.extend(_hpo(manifest.training, written=hpo_written))
+    notes.extend(_rl_dropout(manifest))
+    if isinstance(manifest.selection, MultiFrequency):
+        message = "selection strategy 'multi_frequency' has no room yet; only 'tournament' has"
+        refusals.append(Problem(("selection", "strategy"), message, "no-room"))
+    return notes, refusals
+
+
+def _no_algorithm(name: str) -> Problem:
+    from arena_gitops.spec.algorithms import ALGORITHMS
+
+    known = ", ".join(sorted(ALGORITHMS))
+    return Problem(
+        ("algorithm", "name"), f"algorithm {name!r} has no room yet", "no-room", f"can train: {known}"
+    )
+
+
+def _marked(manifest: Manifest) -> Iterator[tuple[tuple[str, ...], Any, NotActedOn | Only]]:
+    for name in type(manifest).model_fields:
+        section = getattr(manifest, name)
+        if isinstance(section, Section):
+            for path, value, mark in section.marked():
+                if not _weightless(path, value):
+                    yield (name, *path), value, mark
+
+
+def _weightless(path: tuple[str, ...], value: Any) -> bool:
+    """A mutation probability of zero asks for nothing, so there is nothing to report."""
+    return path[0] == "probabilities" and value == 0
+
+
+def _hpo(training: Training, *, written: bool) -> Iterator[Problem]:
+    if written or training.pop_size == 1:
+        return
+    state, because = ("on", "no") if training.hpo else ("off", "an")
+    message = (
+        f"'hpo' is not written: evolution is {state}, the default of manifests with {because} apiVersion"
+    )
+    yield Problem(("training", "hpo"), message, "hpo-default", "write hpo: true or hpo: false")
+
+
+def _rl_dropout(manifest: Manifest) -> Iterator[Problem]:
+    rollout = manifest.text.env_type == "rollout"
+    if rollout and manifest.base_model.lora_config.lora_dropout > 0:
+        message = "'lora_dropout' is understood, not acted on: updates from rollouts use none"
+        yield Problem(("network", "lora_config", "lora_dropout"), message, "not-acted-on")

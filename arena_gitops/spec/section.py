@@ -1,0 +1,72 @@
+"""The base of every manifest section, and the two marks a field may carry.
+
+Most published fields have an effect here. Those that have none are declared all the same, so that a manifest
+written for another trainer parses and a typing error is still an error:
+
+* `Understood[T]` — kept in the normal form when written, reported as *not acted on*, never silently dropped;
+* `Only(value, …)` — kept as well, but any other value would train something else than its author meant, so
+  the manifest parses and the plan refuses it by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from pydantic import SerializerFunctionWrapHandler, model_serializer
+
+from arena_gitops.spec.resource import Frozen
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class NotActedOn:
+    """The field is understood and has no effect; `why` says what decides instead."""
+
+    why: str = ""
+
+
+class Only:
+    """The values of a field that have a room; every other one is refused by the plan."""
+
+    def __init__(self, *values: Any, why: str) -> None:
+        self.values = values
+        self.why = why
+
+
+NOT_ACTED_ON = NotActedOn()
+Understood = Annotated[T | None, NOT_ACTED_ON]
+
+
+class Section(Frozen):
+    """A mapping of the manifest. Fields without effect leave the normal form when they are not written."""
+
+    @model_serializer(mode="wrap")
+    def _without_unwritten(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        dumped: dict[str, Any] = handler(self)
+        return {key: value for key, value in dumped.items() if value is not None or key in self.acted_on()}
+
+    @classmethod
+    def acted_on(cls) -> tuple[str, ...]:
+        """Names of the fields that have an effect, in order of declaration."""
+        marks = (NotActedOn, Only)
+        return tuple(
+            name
+            for name, field in cls.model_fields.items()
+            if not any(isinstance(mark, marks) for mark in field.metadata)
+        )
+
+    def marked(self) -> Iterator[tuple[tuple[str, ...], Any, NotActedOn | Only]]:
+        """Every written field that carries a mark, nested sections included: (path, value, mark)."""
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if value is None:
+                continue
+            marks = [mark for mark in field.metadata if isinstance(mark, NotActedOn | Only)]
+            for mark in marks:
+                yield (name,), value, mark
+            if not marks and isinstance(value, Section):
+                for path, inner, mark in value.marked():
+                    yield (name, *path), inner, mark
