@@ -25,6 +25,10 @@ class Blob:
     path: Path
     """where its bytes are; read only by apply"""
     size: int
+    data: bytes | None = None
+    """its bytes, where they are not those at `path`: git stores other line endings, or an older version"""
+    absent: str = ""
+    """why the bytes are not on this machine (an LFS pointer); only a platform that has them can go on"""
 
 
 @dataclass(frozen=True, slots=True)

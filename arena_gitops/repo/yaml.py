@@ -1,0 +1,315 @@
+"""YAML 1.2 with places: every value and every key keeps its line and column.
+
+The only importer of ruamel. Its C scanner yields events; the composer below turns them into plain Python data
+and refuses what a configuration file must not do: duplicate keys, tags, keys that are not text, aliases to
+their own ancestors, expansion bombs, numbers JSON cannot hold. Problems do not stop the reading where it can
+go on, so one pass reports them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from _ruamel_yaml import (  # type: ignore[import-not-found]  # the C extension has no stubs
+    AliasEvent,
+    CParser,
+    DocumentEndEvent,
+    DocumentStartEvent,
+    MappingEndEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+)
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from arena_gitops.errors import Diagnostic, Severity, Span
+from arena_gitops.repo.scalars import Scalar, ScalarError, looks_like_date, resolve
+
+Path = tuple[str | int, ...]
+"""Keys and list indexes from a document's top to a value."""
+Place = tuple[int, int]
+"""1-based line and column."""
+
+MAX_BYTES = 1 << 20
+MAX_DEPTH = 40
+MAX_NODES = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One YAML document: plain data, and where each part of it was written."""
+
+    file: str
+    value: Any
+    start: Place
+    places: Mapping[Path, Place]
+    """value → where it starts"""
+    keys: Mapping[Path, Place]
+    """value → where its key starts"""
+    texts: Mapping[Path, str]
+    """value that is not text → how it was written (`1_000`, `2.5e05`)"""
+
+    def span(self, path: Path = ()) -> Span:
+        """Place of a value, or of the nearest thing around it that was written."""
+        return self._find(self.places, path)
+
+    def key_span(self, path: Path) -> Span:
+        """Place of a value's key, or of the value itself in a list."""
+        place = self.keys.get(path)
+        return Span(self.file, *place) if place else self.span(path)
+
+    def _find(self, places: Mapping[Path, Place], path: Path) -> Span:
+        while path and path not in places:
+            path = path[:-1]
+        return Span(self.file, *places.get(path, self.start))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a file held, and what was wrong with it."""
+
+    documents: tuple[Document, ...]
+    problems: tuple[Diagnostic, ...]
+
+
+def read(data: bytes, file: str) -> Reading:
+    """Read a file's bytes; `file` is the name to use in spans.
+
+    A syntax error ends the reading at its place, anything else is collected. Documents with problems are
+    still returned as far as they were understood.
+    """
+    if len(data) > MAX_BYTES:
+        return _refused(
+            file, f"{len(data):,} bytes are too many for a YAML file; the limit is 1 MiB", "file-too-large"
+        )
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        return _refused(file, "this file is not UTF-8 text", "not-utf8", line=line)
+    composer = _Composer(data, file)
+    try:
+        composer.run()
+    except MarkedYAMLError as error:
+        composer.problems.append(_syntax(error, data, file))
+    except YAMLError as error:
+        line = data[: max(getattr(error, "position", 0), 0)].count(b"\n") + 1
+        composer.report(f"a control character: {str(error).splitlines()[0]}", "yaml-syntax", (line, 1))
+    except _StopReadingError:
+        pass  # its problem is already in the list
+    if not composer.problems and all(doc.value is None for doc in composer.documents):
+        return _refused(
+            file, "this file is empty", "empty-file", hint="Write a resource in it, or delete it."
+        )
+    return Reading(
+        tuple(doc for doc in composer.documents if doc.value is not None), tuple(composer.problems)
+    )
+
+
+class _StopReadingError(Exception):
+    """A limit was passed; going on would cost more than it tells."""
+
+
+@dataclass(slots=True)
+class _Anchor:
+    value: Any
+    nodes: int
+    open: bool = True
+
+
+@dataclass(slots=True)
+class _Composer:
+    """Turns one file's events into documents."""
+
+    data: bytes
+    file: str
+    documents: list[Document] = field(default_factory=list)
+    problems: list[Diagnostic] = field(default_factory=list)
+    next: Callable[[], Any] = field(init=False)
+    places: dict[Path, Place] = field(init=False)
+    keys: dict[Path, Place] = field(init=False)
+    texts: dict[Path, str] = field(init=False)
+    anchors: dict[str, _Anchor] = field(init=False)
+    nodes: int = 0
+
+    def run(self) -> None:
+        self.next = CParser(self.data).get_event
+        event = self.next()
+        while type(event) is not StreamEndEvent:
+            if type(event) is DocumentStartEvent:
+                self.document()
+            event = self.next()
+
+    def document(self) -> None:
+        self.places, self.keys, self.texts, self.anchors = {}, {}, {}, {}
+        event = self.next()
+        start = _place(event)
+        value = self.node(event, (), 0)
+        self.documents.append(Document(self.file, value, start, self.places, self.keys, self.texts))
+        if type(self.next()) is not DocumentEndEvent:
+            raise AssertionError("a document holds one node")
+
+    def report(self, message: str, code: str, place: Place, hint: str = "") -> None:
+        self.problems.append(Diagnostic(message, code, Span(self.file, *place), hint))
+
+    def stop(self, message: str, code: str, place: Place, hint: str = "") -> _StopReadingError:
+        self.report(message, code, place, hint)
+        return _StopReadingError()
+
+    def count(self, nodes: int, place: Place) -> None:
+        self.nodes += nodes
+        if self.nodes > MAX_NODES:
+            raise self.stop(f"more than {MAX_NODES:,} values, aliases expanded", "too-many-nodes", place)
+
+    def node(self, event: Any, path: Path, depth: int) -> Any:
+        place = _place(event)
+        self.places[path] = place
+        kind = type(event)
+        if kind is AliasEvent:
+            return self.alias(event, place)
+        self.count(1, place)
+        if event.tag is not None:
+            self.report(f"the tag {event.tag} is not allowed", "yaml-tag", place, "Write the plain value.")
+        if event.anchor is None:
+            return self.content(kind, event, path, depth, place)
+        anchor = self.anchors[event.anchor] = _Anchor(None, self.nodes)
+        anchor.value = self.content(kind, event, path, depth, place)
+        anchor.nodes, anchor.open = self.nodes - anchor.nodes + 1, False
+        return anchor.value
+
+    def content(self, kind: type, event: Any, path: Path, depth: int, place: Place) -> Any:
+        if kind is ScalarEvent:
+            return self.scalar(event, path, place)
+        if depth >= MAX_DEPTH:
+            raise self.stop(f"nested deeper than {MAX_DEPTH} levels", "too-deep", place)
+        return self.sequence(path, depth) if kind is SequenceStartEvent else self.mapping(path, depth)
+
+    def alias(self, event: Any, place: Place) -> Any:
+        anchor = self.anchors.get(event.anchor)
+        if anchor is None:
+            self.report(f"*{event.anchor} refers to no anchor above it", "unknown-alias", place)
+            return None
+        if anchor.open:
+            self.report(f"*{event.anchor} refers to something it is part of", "alias-cycle", place)
+            return None
+        self.count(anchor.nodes, place)
+        return anchor.value
+
+    def scalar(self, event: Any, path: Path, place: Place) -> Scalar:
+        text: str = event.value
+        if not event.implicit[0]:
+            return text
+        try:
+            value = resolve(text)
+        except ScalarError as error:
+            self.report(str(error), "not-finite", place)
+            return None
+        if type(value) is not str:
+            self.texts[path] = text
+        elif text[0].isdigit() and looks_like_date(text):
+            self.problems.append(_date_note(text, Span(self.file, *place)))
+        return value
+
+    def sequence(self, path: Path, depth: int) -> list[Any]:
+        items: list[Any] = []
+        while type(event := self.next()) is not SequenceEndEvent:
+            items.append(self.node(event, (*path, len(items)), depth + 1))
+        return items
+
+    def mapping(self, path: Path, depth: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        merges: list[tuple[Any, Place]] = []
+        while type(event := self.next()) is not MappingEndEvent:
+            place = _place(event)
+            key = self.key(event, path, depth)
+            if key == "<<" and event.implicit[0]:
+                merges.append((self.node(self.next(), (*path, "<<"), depth + 1), place))
+                continue
+            here = (*path, key)
+            if key in found:
+                self.duplicate(key, here, place)
+                here = (*path, f"{key} (again)")  # so that the first one keeps its places
+            self.keys[here] = place
+            value = self.node(self.next(), here, depth + 1)
+            found.setdefault(key, value)
+        for value, place in merges:
+            self.merge(found, value, path, place)
+        return found
+
+    def key(self, event: Any, path: Path, depth: int) -> str:
+        place = _place(event)
+        if type(event) is not ScalarEvent:
+            self.node(event, (*path, "?"), depth + 1)
+            self.report("a key must be text", "key-not-text", place)
+            return f"?{place[0]}:{place[1]}"
+        self.count(1, place)
+        if event.tag is not None:
+            self.report(f"the tag {event.tag} is not allowed", "yaml-tag", place)
+        text: str = event.value
+        if event.implicit[0] and text != "<<" and not _is_text(text):
+            self.report(
+                f"the key {text or 'null'} is not text", "key-not-text", place, f'Quote it: "{text}".'
+            )
+        if event.anchor is not None:
+            self.anchors[event.anchor] = _Anchor(text, 1, open=False)
+        return text
+
+    def duplicate(self, key: str, path: Path, place: Place) -> None:
+        first = Span(self.file, *self.keys[path])
+        self.report(
+            f"the key {key!r} is written twice; first at {first}", "duplicate-key", place, "Keep one of them."
+        )
+
+    def merge(self, found: dict[str, Any], value: Any, path: Path, place: Place) -> None:
+        sources = value if isinstance(value, list) else [value]
+        for source in sources:
+            if not isinstance(source, dict):
+                self.report("<< takes a mapping or a list of mappings", "bad-merge", place)
+                continue
+            for key, item in source.items():
+                if key not in found:
+                    found[key] = item
+                    self.keys[*path, key] = self.places[*path, key] = place
+                    self.count(1, place)
+
+
+def _place(event: Any) -> Place:
+    mark = event.start_mark
+    return mark.line + 1, mark.column + 1
+
+
+def _is_text(text: str) -> bool:
+    try:
+        return isinstance(resolve(text), str)
+    except ScalarError:
+        return False
+
+
+def _date_note(text: str, span: Span) -> Diagnostic:
+    return Diagnostic(
+        f"{text} is read as text, other YAML readers make it a date",
+        "unquoted-date",
+        span,
+        f'Quote it: "{text}".',
+        Severity.NOTE,
+    )
+
+
+def _refused(file: str, message: str, code: str, *, line: int = 1, hint: str = "") -> Reading:
+    return Reading((), (Diagnostic(message, code, Span(file, line, 1), hint),))
+
+
+def _syntax(error: MarkedYAMLError, data: bytes, file: str) -> Diagnostic:
+    mark = error.problem_mark or error.context_mark
+    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    span = Span(file, line, column)
+    lines = data.decode("utf-8-sig").splitlines()
+    text = lines[line - 1] if line <= len(lines) else ""
+    if "\t" in text[: len(text) - len(text.lstrip())]:
+        tab = Span(file, line, text.index("\t") + 1)
+        return Diagnostic("a tab in the indentation", "yaml-tab", tab, "YAML is indented with spaces only.")
+    context = f" {error.context}" if error.context else ""
+    return Diagnostic(f"{error.problem}{context}", "yaml-syntax", span)
