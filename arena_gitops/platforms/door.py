@@ -138,12 +138,12 @@ class Door:
             retry_if_exception,
             retry_if_result,
             stop_after_attempt,
-            wait_exponential_jitter,
+            wait_random_exponential,
         )
 
         retrying = Retrying(
             stop=stop_after_attempt(self._attempts),
-            wait=wait_exponential_jitter(initial=self._backoff_s, max=10 * self._backoff_s),
+            wait=wait_random_exponential(multiplier=self._backoff_s, max=10 * self._backoff_s),
             retry=retry_if_exception(lambda error: _never_arrived(error, request))
             | retry_if_result(lambda answer: request.repeatable and answer.status_code in GATEWAY_STATUSES),
             before_sleep=_close_answer,

@@ -96,26 +96,30 @@ def answers(server: ServerFile) -> bool:
         platform.close()
 
 
-def find_runner(configured: str | None = None) -> Path:
+def find_runner(
+    configured: str | None = None, *, beside: Path | None = None, search_path: str | None = None
+) -> Path:
     """`arena-runner` beside this interpreter, else on PATH, else as the target names it."""
-    beside = Path(sys.executable).parent / "arena-runner"
-    if os.access(beside, os.X_OK):
-        return beside
-    if on_path := shutil.which("arena-runner"):
+    sibling = (beside or Path(sys.executable).parent) / "arena-runner"
+    if os.access(sibling, os.X_OK):
+        return sibling
+    if on_path := shutil.which("arena-runner", path=search_path):
         return Path(on_path)
     if configured:
         named = Path(configured).expanduser()
-        if named.is_absolute() and os.access(named, os.X_OK):
+        if named.is_absolute() and named.is_file() and os.access(named, os.X_OK):
             return named
         raise ArenaError(f"targets.local.runner: {configured} is no executable file; give an absolute path")
     raise ArenaError(f"the local target needs the runner, which is not installed here: {PIP_LINE}")
 
 
-def open_local(home: Home, *, runner: str | None = None, say: Say = lambda _: None) -> HttpPlatform:
+def open_local(
+    home: Home, *, find: Callable[[], Path] = find_runner, say: Say = lambda _: None
+) -> HttpPlatform:
     """The embedded server, started if need be; a server of another version is replaced first."""
     server = _usable(home)
     if server is None:
-        executable = find_runner(runner)
+        executable = find()
         home.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _start_lock(home, say):
             server = _usable(home)  # another command may have started it while we waited

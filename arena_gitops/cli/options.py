@@ -1,0 +1,49 @@
+"""Options that several commands share, each written once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from arena_gitops.cli.session import Session
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def target(command: Command) -> Command:
+    """`--target`."""
+    return click.option(
+        "--target",
+        metavar="NAME|URL",
+        help="A target of arena.yaml, `local`, or a URL. Default: ARENA_BASE_URL, else default_target, else local.",
+    )(command)
+
+
+def namespace(command: Command) -> Command:
+    """`--namespace`."""
+    return click.option(
+        "--namespace",
+        metavar="NAME",
+        default="main",
+        show_default=True,
+        help="Whose resources these are within the stack; a preview has a namespace of its own.",
+    )(command)
+
+
+def json(command: Command) -> Command:
+    """`--json`: recorded in the session, so that an error too is one JSON document on stdout."""
+    return click.option(
+        "--json",
+        "as_json",
+        is_flag=True,
+        expose_value=False,
+        callback=_remember_json,
+        help="Print exactly one JSON document on stdout; everything else goes to stderr.",
+    )(command)
+
+
+def _remember_json(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.ensure_object(Session).json = True
