@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, TypeAdapter
 
+from arena_gitops.spec.numbers import Float
 from arena_gitops.spec.resource import Frozen, Name
 
 Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
@@ -62,7 +63,7 @@ class RewardCase(Frozen):
     question: str
     answer: str
     completion: str
-    expect: float
+    expect: Float
 
 
 class RewardInput(Frozen):

@@ -14,27 +14,23 @@ from pydantic import BeforeValidator, GetJsonSchemaHandler, StrictBool
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
-INT_TEXT = r"^[+-]?[0-9][0-9_]*$"
-"""A whole number that an editor's YAML 1.2 parser takes for text."""
-NUMBER_TEXT = r"^[+-]?([0-9][0-9_]*)?(\.[0-9_]*)?([eE][+-]?[0-9]+)?$"
-
-_NUMBER = re.compile(r"[+-]?([0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)([eE][+-]?[0-9]+)?")
-_INT = re.compile(r"[+-]?[0-9][0-9_]*")
+INT_TEXT = r"^[+-]?[0-9][0-9_]*([eE]\+?[0-9]+)?$"
+"""A whole number that some YAML parser takes for text: `1_000_000`, `1e6`."""
+NUMBER_TEXT = r"^[+-]?([0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)([eE][+-]?[0-9]+)?$"
+"""A number that some YAML parser takes for text: `1e-5`."""
 
 
 def read_int(value: Any) -> int:
     """A whole number, however it was written; refuses booleans and fractions."""
-    number = _number(value, "an integer")
-    if isinstance(number, int):
-        return number
-    if not number.is_integer():
-        raise PydanticCustomError("whole_number", "expected an integer, got {value}", {"value": shown(value)})
+    number = _number(value, INT_TEXT, "an integer")
+    if isinstance(number, float) and not number.is_integer():
+        raise _unlike("an integer", value)
     return int(number)
 
 
 def read_float(value: Any) -> float:
     """A number, however it was written; refuses booleans."""
-    return float(_number(value, "a number"))
+    return float(_number(value, NUMBER_TEXT, "a number"))
 
 
 def shown(value: Any) -> str:
@@ -51,16 +47,17 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…{text[-1]}"
 
 
-def _number(value: Any, expected: str) -> int | float:
+def _number(value: Any, text_pattern: str, expected: str) -> int | float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value
-    if isinstance(value, str):
-        text = value.strip()
-        if _INT.fullmatch(text):
-            return int(text)
-        if _NUMBER.fullmatch(text):
-            return float(text)
-    raise PydanticCustomError("number", f"expected {expected}, got {{value}}", {"value": shown(value)})
+    if isinstance(value, str) and re.fullmatch(text_pattern, value):
+        digits = value.replace("_", "")
+        return float(digits) if set(digits) & set(".eE") else int(digits)
+    raise _unlike(expected, value)
+
+
+def _unlike(expected: str, value: Any) -> PydanticCustomError:
+    return PydanticCustomError("number", f"expected {expected}, got {{value}}", {"value": shown(value)})
 
 
 class _AlsoText:

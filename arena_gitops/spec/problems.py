@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from arena_gitops.errors import InvalidDocumentError, Problem
+from arena_gitops.spec.fields import IN_WORDS
 from arena_gitops.spec.numbers import shown
 
 M = TypeVar("M", bound=BaseModel)
@@ -130,7 +131,8 @@ def _expected(kind: str, context: dict[str, Any]) -> str | None:
             (bound,) = (value for key, value in context.items() if key in {"gt", "ge", "lt", "le"})
             return f"a number {_SIGN[kind]} {bound:g}"
         case "string_pattern_mismatch":
-            return f"text matching {context['pattern']}"
+            pattern = str(context["pattern"])
+            return IN_WORDS.get(pattern, f"text matching {pattern}")
         case _:
             return _EXPECTED.get(kind)
 

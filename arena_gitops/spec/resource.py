@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints
 
 NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 
@@ -83,7 +83,7 @@ class Ref:
 class Lifecycle(Frozen):
     """Protection that survives the file's removal."""
 
-    protect: bool = False
+    protect: StrictBool = False
 
 
 class Resource(Frozen):

@@ -5,26 +5,12 @@ The files are found by looking; a parity test demands both halves.
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-
+from arena_gitops import discover
 from arena_gitops.spec.knobs import Knobs
 
+_FOUND = [discover.find(__name__, name, Knobs) for name in discover.names(__name__)]
 
-def _knobs_of(module_name: str) -> type[Knobs]:
-    """The one class of a room's file that is defined there."""
-    module = importlib.import_module(f"{__name__}.{module_name}")
-    (found,) = (
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Knobs) and value.__module__ == module.__name__
-    )
-    return found
-
-
-_KNOBS: dict[str, type[Knobs]] = {
-    knobs.ALGORITHM: knobs for knobs in (_knobs_of(info.name) for info in pkgutil.iter_modules(__path__))
-}
+_KNOBS: dict[str, type[Knobs]] = {knobs.ALGORITHM: knobs for knobs in _FOUND}
 
 ALGORITHMS: frozenset[str] = frozenset(_KNOBS)
 """Canonical names of the algorithms that can be trained."""

@@ -1,0 +1,78 @@
+"""`arena.yaml`: who this repository is, where it is applied, and what its pull requests may do."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from arena_gitops.spec.fields import RepoPath
+from arena_gitops.spec.numbers import Bool, Float, Int
+from arena_gitops.spec.problems import suggestion
+from arena_gitops.spec.resource import Frozen, Name
+
+ROOTS = ("datasets", "environments", "rewards", "manifests", "experiments", "deployments")
+"""Folders that are read when `roots` is not written."""
+
+_URL = r"^https?://[^\s/]+(/.*)?$"
+_NEEDS_URL: dict[str, Any] = {
+    "if": {"properties": {"platform": {"const": "http"}}, "required": ["platform"]},
+    "then": {"required": ["url"], "properties": {"url": {"type": "string"}}},
+}
+
+
+class Target(Frozen):
+    """A platform under a name."""
+
+    model_config = ConfigDict(json_schema_extra=_NEEDS_URL)
+
+    platform: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
+    """file of `arena_gitops.platforms`: local, http …"""
+    url: Annotated[str, Field(pattern=_URL)] | None = None
+    runner: str | None = None
+    """of a local target: the `arena-runner` program, when it is not beside the interpreter or on PATH"""
+
+    @model_validator(mode="after")
+    def _fits_platform(self) -> Self:
+        if self.platform == "http" and self.url is None:
+            raise ValueError("an http target needs 'url'")
+        return self
+
+
+class StackPolicy(Frozen):
+    """What the plan enforces."""
+
+    max_credits_per_pr: Annotated[Float, Field(ge=0)] | None = None
+    tiers: tuple[str, ...] = ()
+    """tiers that may be used; empty: all"""
+    require_owner: Bool = False
+
+
+class Preview(Frozen):
+    """Limits of runs in a pull request's namespace."""
+
+    max_steps: Annotated[Int, Field(ge=1)] = 200
+
+
+class Stack(Frozen):
+    """The root document. `name` is the owner of everything this repository manages."""
+
+    name: Name
+    description: str = ""
+    project: Name | None = None
+    targets: Annotated[dict[Name, Target], Field(min_length=1)] = Field(
+        default_factory=lambda: {"local": Target(platform="local")}
+    )
+    default_target: Name | None = None
+    """absent: the only target there is"""
+    policy: StackPolicy = StackPolicy()
+    roots: tuple[RepoPath, ...] = ROOTS
+    """folders whose YAML files are read"""
+    preview: Preview = Preview()
+
+    @model_validator(mode="after")
+    def _knows_default_target(self) -> Self:
+        if self.default_target is not None and self.default_target not in self.targets:
+            hint = suggestion(self.default_target, self.targets)
+            raise ValueError(f"default_target {self.default_target!r} is not one of the targets; {hint}")
+        return self
