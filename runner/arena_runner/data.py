@@ -52,7 +52,7 @@ def read_rows(source: DatasetInput, files: Iterable[Path]) -> Table:
     rows: list[Row] = []
     empty = 0
     for path in files:
-        for record in _records(path, source.format):
+        for record in records(path, source.format):
             row = _mapped(record, source, path)
             if row is None:
                 empty += 1
@@ -80,7 +80,8 @@ def _text(value: Any) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _records(path: Path, declared: str | None) -> Iterator[Mapping[str, Any]]:
+def records(path: Path, declared: str | None) -> Iterator[Mapping[str, Any]]:
+    """Stream a file's records as they stand, columns unmapped; `declared` wins over the name's suffix."""
     kind = declared or {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}.get(
         path.suffix.lower(), "csv"
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from arena_runner.sandbox.box import inside
 from arena_runner.sandbox.limits import Limits, Wall
 from arena_runner.sandbox.pool import RewardPool
 from arena_runner.sandbox.score import RewardError, Score, ScoreRow
 
-__all__ = ["Limits", "RewardError", "RewardPool", "Score", "ScoreRow", "Wall"]
+__all__ = ["Limits", "RewardError", "RewardPool", "Score", "ScoreRow", "Wall", "inside"]

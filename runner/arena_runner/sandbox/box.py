@@ -10,8 +10,10 @@ import os
 import shutil
 import tempfile
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Self
+
+from arena_runner.sandbox.score import RewardError
 
 FIRST_UID, LAST_UID = 61184, 65519
 """the range systemd reserves for users made up on the spot"""
@@ -42,6 +44,7 @@ class Box:
     @classmethod
     def make(cls, source: Path, names: tuple[str, ...]) -> Self:
         """Copy `names` (POSIX paths under `source`) into a new box."""
+        paths = [inside(name) for name in names]
         root = Path(tempfile.mkdtemp(prefix="arena-sandbox-")).resolve()
         # A user of its own per box: neither files nor process limits are shared with another box.
         uid = FIRST_UID + int.from_bytes(os.urandom(4)) % (LAST_UID - FIRST_UID + 1)
@@ -51,7 +54,7 @@ class Box:
         box.temporary.mkdir(mode=0o700)
         if os.getuid() == 0:
             os.chown(box.temporary, uid, uid)
-        for name in names:
+        for name in paths:
             target = box.files / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source / name, target)
@@ -65,3 +68,11 @@ class Box:
         for folder, _, _ in os.walk(self.files):
             Path(folder).chmod(0o755)
         shutil.rmtree(self.root)
+
+
+def inside(name: str) -> PurePosixPath:
+    """The path when it stays within its folder; raises RewardError when it would leave it."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise RewardError(f"{name!r} is not a path inside the repository")
+    return path

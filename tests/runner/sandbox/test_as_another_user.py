@@ -56,4 +56,3 @@ def test_every_hostile_reward_is_contained_without_root_too(tmp_path: Path):
         pytest.skip(f"the kernel does not allow a private view here: {done.stderr.strip()[-200:]}")
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
     assert " passed" in done.stdout
-    print(done.stdout[-1500:])  # which walls were skipped, for those who run with -rP

@@ -1,0 +1,7 @@
+"""Checks before money is spent: the dataset, the reward, and whether they fit the algorithm. See `run.run_checks`."""
+
+from __future__ import annotations
+
+from arena_runner.checks.run import run_checks, summarise
+
+__all__ = ["run_checks", "summarise"]

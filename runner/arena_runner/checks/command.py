@@ -1,0 +1,137 @@
+"""`arena-runner check`: the same checks on files of this machine, without a server."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import click
+from pydantic import JsonValue
+
+from arena_gitops.errors import CheckFailedError, UsageError
+from arena_gitops.spec.job import COLUMNS, DatasetCategory, DatasetInput, JobInputs, RewardInput
+from arena_gitops.spec.wire import CheckRequest, CheckResult
+from arena_runner.checks.match import WANTED
+from arena_runner.checks.run import run_checks, summarise
+
+MARK = {"pass": "ok  ", "warn": "warn", "fail": "FAIL"}
+
+
+@click.command("check")
+@click.argument("manifest", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=False)
+@click.option(
+    "--dataset", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="CSV, JSONL or parquet."
+)
+@click.option(
+    "--category", type=click.Choice([str(c) for c in DatasetCategory]), help="Default: the algorithm's."
+)
+@click.option(
+    "--column", "columns", multiple=True, metavar="ROLE=COLUMN", help="Repeatable; default: equal names."
+)
+@click.option("--reward", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Python file.")
+@click.option("--function", default="reward", show_default=True, help="Name of the reward in its file.")
+@click.option("--requirement", "requirements", multiple=True, help="Package the reward needs; repeatable.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def check(
+    *,
+    manifest: Path | None,
+    dataset: Path | None,
+    category: str | None,
+    columns: tuple[str, ...],
+    reward: Path | None,
+    function: str,
+    requirements: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Check a dataset and a reward on this machine; with MANIFEST also whether they fit the algorithm."""
+    if manifest is None and dataset is None and reward is None:
+        raise UsageError("nothing to check: give MANIFEST, --dataset or --reward")
+    blobs: dict[str, Path] = {}
+    normal = read_manifest(manifest) if manifest else {}
+    inputs = JobInputs(
+        dataset=local_dataset(dataset, category or default_category(normal), columns, blobs)
+        if dataset
+        else None,
+        reward=local_reward(reward, function, requirements, blobs) if reward else None,
+    )
+    request = CheckRequest(address=str(manifest or reward or dataset), manifest=normal, inputs=inputs)
+    results: list[CheckResult] = []
+    for result in run_checks(request, blobs.__getitem__):
+        results.append(result)
+        click.echo(result.model_dump_json() if as_json else line(result))
+    summary = summarise(results)
+    if as_json:
+        click.echo(summary.model_dump_json())
+    if summary.failed:
+        raise CheckFailedError(f"{summary.failed} of {len(results)} checks failed")
+
+
+def line(result: CheckResult) -> str:
+    """One verdict for people."""
+    place = f"{result.file}:{result.line or 1}: " if result.file else ""
+    return f"{MARK[result.status]}  {result.address}  {result.name}: {place}{result.message}"
+
+
+def read_manifest(path: Path) -> dict[str, JsonValue]:
+    """A manifest in normal form."""
+    from ruamel.yaml import YAML
+
+    from arena_gitops.spec.manifest import parse_manifest
+
+    return parse_manifest(YAML(typ="safe").load(path.read_text("utf-8"))).manifest.normal()
+
+
+def default_category(manifest: dict[str, JsonValue]) -> str:
+    """The category the manifest's algorithm trains on; reasoning without a manifest."""
+    section = manifest.get("algorithm")
+    name = str(section.get("name")) if isinstance(section, dict) else ""
+    return WANTED.get(name, DatasetCategory.REASONING)
+
+
+def local_dataset(
+    path: Path, category: str, columns: tuple[str, ...], blobs: dict[str, Path]
+) -> DatasetInput:
+    """A dataset file of this machine as a job would name it."""
+    kind = DatasetCategory(category)
+    mapping = {role: role for role in COLUMNS[kind]}
+    for pair in columns:
+        role, equals, column = pair.partition("=")
+        if not equals or role not in mapping:
+            raise UsageError(f"--column {pair}: expected ROLE=COLUMN with ROLE one of {', '.join(mapping)}")
+        mapping[role] = column
+    formats = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+    return DatasetInput.model_validate(
+        {
+            "address": f"dataset/{path.stem}",
+            "category": kind,
+            "column_mapping": mapping,
+            "digest": _blob(path, blobs),
+            "format": formats.get(path.suffix.lower(), "csv"),
+        }
+    )
+
+
+def local_reward(
+    path: Path, function: str, requirements: tuple[str, ...], blobs: dict[str, Path]
+) -> RewardInput:
+    """A reward file of this machine with the Python files beside and below it, which it may import."""
+    folder = path.resolve().parent
+    files = {
+        found.relative_to(folder).as_posix(): _blob(found, blobs)
+        for found in sorted(folder.rglob("*.py"))
+        if not any(part.startswith(".") for part in found.relative_to(folder).parts)
+    }
+    return RewardInput(
+        address=f"reward/{path.stem}",
+        files=files,
+        entry=path.name,
+        function=function,
+        requirements=requirements,
+    )
+
+
+def _blob(path: Path, blobs: dict[str, Path]) -> str:
+    with path.open("rb") as file:
+        digest = "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+    blobs[digest] = path
+    return digest

@@ -1,0 +1,165 @@
+"""One streaming pass over a dataset file: are the columns there, is anything empty, doubled or of an odd type?
+
+Memory does not grow with the text, only by one 8-byte hash per row. Nothing here needs a model; tokenised
+lengths are reported by the run itself.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from arena_gitops.spec.job import COLUMNS, DatasetCategory, DatasetInput
+from arena_gitops.spec.wire import CheckResult
+from arena_runner.data import DataError, records
+
+LONGEST_SAMPLE = 120
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one pass over the rows has counted."""
+
+    rows: int = 0
+    empty: Counter[str] = field(default_factory=Counter)
+    types: Counter[tuple[str, str]] = field(default_factory=Counter)
+    doubled: int = 0
+    contradicting: int = 0
+    indifferent: int = 0
+    """preference rows whose chosen and rejected texts are equal"""
+    ragged: int = 0
+    sample: str = ""
+    answers: dict[int, int] = field(default_factory=dict)
+    """hash of the asking text → hash of the rest"""
+
+
+class DatasetCheck:
+    """Checks one dataset file; `rows` afterwards holds a few rows for the reward's check."""
+
+    def __init__(self, source: DatasetInput, path: Path, *, keep: int = 8) -> None:
+        self._source, self._path, self._keep = source, path, keep
+        self._tally = Tally()
+        self.rows: list[dict[str, str]] = []
+
+    def run(self) -> Iterator[CheckResult]:
+        """Yield every verdict."""
+        unmapped = [
+            role for role in COLUMNS[self._source.category] if role not in self._source.column_mapping
+        ]
+        if unmapped:
+            roles = ", ".join(unmapped)
+            yield self._fail("columns", f"column_mapping lacks {roles}, needed by {self._source.category}")
+            return
+        try:
+            for number, record in enumerate(records(self._path, self._source.format)):
+                if number == 0 and (problem := self._missing(record)):
+                    yield self._fail("columns", problem)
+                    return
+                self._count(record)
+        except (DataError, UnicodeDecodeError, KeyError) as error:
+            yield self._unreadable(error)
+            return
+        yield from self._verdicts()
+
+    def _missing(self, record: Mapping[str, Any]) -> str:
+        lost = []
+        for role, column in self._source.column_mapping.items():
+            if column not in record:
+                near = difflib.get_close_matches(column, list(record), n=1)
+                lost.append(f"{column!r} ({role}{f', did you mean {near[0]!r}?' if near else ''})")
+        found = ", ".join(map(str, record))
+        return f"the file has no column {', '.join(lost)}; its columns: {found}" if lost else ""
+
+    def _count(self, record: Mapping[str, Any]) -> None:
+        tally = self._tally
+        tally.rows += 1
+        tally.ragged += None in record  # how csv.DictReader files surplus fields
+        texts: dict[str, str] = {}
+        for role, column in self._source.column_mapping.items():
+            value = record.get(column)
+            texts[role] = value if isinstance(value, str) else "" if value is None else str(value)
+            tally.empty[column] += not texts[role].strip()
+            if value is not None and not isinstance(value, str):
+                tally.types[column, type(value).__name__] += 1
+        if not all(texts[role].strip() for role in COLUMNS[self._source.category]):
+            return
+        self._remember(texts)
+
+    def _remember(self, texts: dict[str, str]) -> None:
+        tally = self._tally
+        asking, *rest = COLUMNS[self._source.category]
+        question = _hash(" ".join(texts[asking].split()))
+        answer = _hash("\0".join(texts[role] for role in rest))
+        if question in tally.answers:
+            same = tally.answers[question] == answer
+            tally.doubled += same
+            tally.contradicting += not same
+        tally.answers.setdefault(question, answer)
+        if self._source.category is DatasetCategory.PREFERENCE:
+            tally.indifferent += texts["chosen"] == texts["rejected"]
+        if len(self.rows) < self._keep:
+            self.rows.append(texts)
+
+    def _verdicts(self) -> Iterator[CheckResult]:
+        tally = self._tally
+        if not tally.answers:
+            yield self._fail("rows", f"none of the {tally.rows} rows has text in every mapped column")
+            return
+        yield self._pass("columns", ", ".join(f"{r} ← {c}" for r, c in self._source.column_mapping.items()))
+        first = "; ".join(f"{role}: {_short(text)}" for role, text in self.rows[0].items())
+        yield self._pass("rows", f"{tally.rows} rows, {len(tally.answers)} different; the first: {first}")
+        for name, message in self._remarks():
+            yield self._verdict(name, "warn", message)
+
+    def _remarks(self) -> Iterator[tuple[str, str]]:
+        tally = self._tally
+        for column, count in tally.empty.items():
+            if count:
+                yield "empty", f"{self._share(count)} have nothing in column {column!r} and are left out"
+        if tally.doubled:
+            yield "duplicates", f"{self._share(tally.doubled)} repeat an earlier row"
+        if tally.contradicting and self._source.category is DatasetCategory.REASONING:
+            yield "duplicates", f"{self._share(tally.contradicting)} repeat a question with another answer"
+        for (column, kind), count in tally.types.items():
+            yield (
+                "types",
+                f"{self._share(count)} have a {kind} in column {column!r}; it is trained on as text",
+            )
+        if tally.ragged:
+            yield "types", f"{self._share(tally.ragged)} have more fields than the header names"
+        if tally.indifferent:
+            yield "preferences", f"{self._share(tally.indifferent)} have equal chosen and rejected texts"
+
+    def _share(self, count: int) -> str:
+        return f"{count} of {self._tally.rows} rows ({count / self._tally.rows:.1%})"
+
+    def _unreadable(self, error: Exception) -> CheckResult:
+        # The reader knows the file by its digest; people know it by the dataset's address.
+        text = str(error).removeprefix(self._path.name).lstrip(": ")
+        place = re.match(r"(\d+):\d+: ", text)
+        line = int(place[1]) if place else None
+        return self._fail("file", f"line {line}: {text[place.end() :]}" if place else text, line)
+
+    def _fail(self, name: str, message: str, line: int | None = None) -> CheckResult:
+        return CheckResult(address=self._source.address, name=name, status="fail", message=message, line=line)
+
+    def _pass(self, name: str, message: str) -> CheckResult:
+        return CheckResult(address=self._source.address, name=name, status="pass", message=message)
+
+    def _verdict(self, name: str, status: Any, message: str) -> CheckResult:
+        return CheckResult(address=self._source.address, name=name, status=status, message=message)
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_SAMPLE else line[:LONGEST_SAMPLE] + "…"

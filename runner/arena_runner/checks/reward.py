@@ -1,0 +1,171 @@
+"""Run a reward on what it will meet before a GPU waits for it: its own cases, right, wrong and absurd completions.
+
+Everything runs in the sandbox. A fault is one verdict with the user's own file and line.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from arena_gitops.spec.job import RewardInput
+from arena_gitops.spec.wire import CheckResult
+from arena_runner.sandbox import Limits, RewardError, RewardPool, Score, ScoreRow
+
+TOLERANCE = 1e-6
+SAMPLE: Mapping[str, str] = {"question": "What is 6 * 7?", "answer": "6 * 7 = 42\n#### 42"}
+"""asked when there is no dataset to take rows from"""
+HUGE = "word " * 50_000
+GATED = ("network", "files", "process tree", "unprivileged user")
+"""walls worth a warning when they do not stand"""
+
+
+def probes(rows: Sequence[Mapping[str, str]]) -> list[tuple[str, ScoreRow]]:
+    """Name and call: right answers in several dresses, another row's answer, and what models really emit."""
+    calls: list[tuple[str, ScoreRow]] = []
+    for number, row in enumerate(rows):
+        question, answer = row["question"], row["answer"]
+        other = rows[(number + 1) % len(rows)]["answer"]
+        last = answer.split()[-1] if answer.split() else answer
+        completions = {
+            "the gold answer": answer,
+            "the gold answer in <answer> tags": f"<think>\nstep by step\n</think>\n<answer>{last}</answer>",
+            "the gold answer after long reasoning": "Let me think.\n" * 200 + answer,
+            "another row's answer": other,
+        }
+        calls += [(name, ScoreRow(question, answer, text)) for name, text in completions.items()]
+    question, answer = rows[0]["question"], rows[0]["answer"]
+    absurd = {
+        "an empty completion": "",
+        "white space": " \n\t ",
+        "a huge completion": HUGE,
+        "unicode": "答え は \uff14\uff12 🙂 \u202e\u0000 é",
+        "malformed tags": "<answer>42<answer></think>((",
+        "numbers beyond floats": "1e999 -1e999 " + "9" * 400,
+        "the question itself": question,
+    }
+    return calls + [(name, ScoreRow(question, answer, text)) for name, text in absurd.items()]
+
+
+class RewardCheck:
+    """Checks one reward against its own cases and a few rows of the dataset."""
+
+    def __init__(
+        self,
+        reward: RewardInput,
+        files: Path,
+        rows: Sequence[Mapping[str, str]] = (),
+        limits: Limits | None = None,
+    ) -> None:
+        self._reward, self._files = reward, files
+        self._rows = [row for row in rows if "question" in row and "answer" in row] or [SAMPLE]
+        self._limits = limits or Limits()
+
+    def run(self) -> Iterator[CheckResult]:
+        """Yield every verdict; stops at an import that fails."""
+        try:
+            with RewardPool(self._reward, self._files, limits=self._limits) as pool:
+                yield self._result("import", "pass", f"{self._reward.entry} defines {self._reward.function}")
+                yield from self._walls(pool)
+                yield from self._cases(pool)
+                yield from self._probes(pool)
+        except RewardError as error:
+            yield self._fault("import", error, "")
+
+    def _walls(self, pool: RewardPool) -> Iterator[CheckResult]:
+        weak = [wall for wall in pool.walls if not wall.raised and wall.name in GATED]
+        for wall in weak:
+            yield self._result("sandbox", "warn", f"{wall.name}: not isolated on this machine ({wall.why})")
+        if not weak:
+            yield self._result("sandbox", "pass", "every wall stands")
+
+    def _cases(self, pool: RewardPool) -> Iterator[CheckResult]:
+        cases = self._reward.cases
+        rows = [ScoreRow(case.question, case.answer, case.completion) for case in cases]
+        wrong = 0
+        for number, (case, outcome) in enumerate(zip(cases, pool.score_each(rows), strict=True), 1):
+            if isinstance(outcome, RewardError):
+                yield self._fault("cases", outcome, f"case {number}: ")
+            elif not math.isclose(outcome.total, case.expect, abs_tol=TOLERANCE):
+                text = f"case {number}: expected {case.expect:g}, got {outcome.total:g} for {case.completion[:80]!r}"
+                yield self._result("cases", "fail", text, file=self._reward.entry)
+            else:
+                continue
+            wrong += 1
+        if cases and not wrong:
+            yield self._result("cases", "pass", f"{len(cases)} cases score as expected")
+
+    def _probes(self, pool: RewardPool) -> Iterator[CheckResult]:
+        named = probes(self._rows)
+        rows = [row for _, row in named]
+        outcomes = pool.score_each(rows)
+        faults = _first_of_each(
+            (name, outcome)
+            for (name, _), outcome in zip(named, outcomes, strict=True)
+            if isinstance(outcome, RewardError)
+        )
+        if faults:
+            for name, error in faults:
+                yield self._fault("probes", error, f"on {name}: ")
+            return
+        scores = [outcome for outcome in outcomes if isinstance(outcome, Score)]
+        totals = [score.total for score in scores]
+        message = f"{len(scores)} completions scored from {min(totals):g} to {max(totals):g}"
+        yield self._result("probes", "pass", message)
+        yield from self._repeat(named, scores)
+        yield from self._discrimination(named, totals)
+
+    def _repeat(self, named: Sequence[tuple[str, ScoreRow]], first: Sequence[Score]) -> Iterator[CheckResult]:
+        """Score once more, in another process and in the opposite order."""
+        rows = [row for _, row in named]
+        with RewardPool(self._reward, self._files, limits=self._limits) as other:
+            again = other.score_each(rows[::-1])[::-1]
+        for (name, _), old, new in zip(named, first, again, strict=True):
+            if old != new:
+                told = f"{new.total:g}" if isinstance(new, Score) else new.message
+                text = f"not deterministic: {name} scored {old.total:g}, then {told}"
+                # A judge behind the network may waver; a function of three strings may not.
+                status: Literal["warn", "fail"] = "warn" if self._reward.network == "full" else "fail"
+                yield self._result("repeat", status, text, file=self._reward.entry)
+                return
+        yield self._result("repeat", "pass", "the same scores again in another process and order")
+
+    def _discrimination(
+        self, named: Sequence[tuple[str, ScoreRow]], totals: Sequence[float]
+    ) -> Iterator[CheckResult]:
+        if max(totals) - min(totals) < TOLERANCE:
+            text = f"every completion, right or wrong, scored {totals[0]:g}: training would have no signal"
+            yield self._result("signal", "warn", text, file=self._reward.entry)
+            return
+        right = [t for (name, _), t in zip(named, totals, strict=True) if name.startswith("the gold")]
+        wrong = [t for (name, _), t in zip(named, totals, strict=True) if not name.startswith("the gold")]
+        if max(wrong) > max(right) + TOLERANCE:
+            best = next(name for (name, _), t in zip(named, totals, strict=True) if t == max(wrong))
+            text = f"{best} scored {max(wrong):g}, more than any dress of the gold answer ({max(right):g})"
+            yield self._result("signal", "warn", text, file=self._reward.entry)
+
+    def _fault(self, name: str, error: RewardError, prefix: str) -> CheckResult:
+        return self._result(name, "fail", prefix + error.message, file=error.file, line=error.line)
+
+    def _result(
+        self,
+        name: str,
+        status: Literal["pass", "warn", "fail"],
+        message: str,
+        *,
+        file: str | None = None,
+        line: int | None = None,
+    ) -> CheckResult:
+        return CheckResult(
+            address=self._reward.address, name=name, status=status, message=message, file=file, line=line
+        )
+
+
+def _first_of_each(faults: Iterator[tuple[str, RewardError]]) -> list[tuple[str, RewardError]]:
+    """One fault per place and message, so that a reward broken on every row says so once."""
+    seen: dict[tuple[str | None, int | None, str], tuple[str, RewardError]] = {}
+    for name, error in faults:
+        seen.setdefault((error.file, error.line, error.message), (name, error))
+    return list(seen.values())

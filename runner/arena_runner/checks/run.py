@@ -1,0 +1,69 @@
+"""Everything that can be checked of one experiment without a model: match, dataset, reward, in that order.
+
+The server streams these over `POST /api/v1/checks`, `arena-runner check` prints them, the worker runs them again
+before it loads weights.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from arena_gitops.spec.job import RewardInput
+from arena_gitops.spec.wire import CheckRequest, CheckResult, CheckSummary
+from arena_runner.checks.dataset import DatasetCheck
+from arena_runner.checks.match import check_match
+from arena_runner.checks.reward import RewardCheck
+from arena_runner.sandbox import Limits, RewardError, inside
+
+BlobPath = Callable[[str], Path]
+"""digest → where those bytes lie"""
+
+
+def run_checks(
+    request: CheckRequest, blob_path: BlobPath, *, limits: Limits | None = None
+) -> Iterator[CheckResult]:
+    """Yield one verdict after the other; a failing check is a result, never an exception."""
+    yield from check_match(request)
+    rows: Sequence[Mapping[str, str]] = ()
+    dataset, reward = request.inputs.dataset, request.inputs.reward
+    if dataset is not None and dataset.digest is not None:
+        check = DatasetCheck(dataset, blob_path(dataset.digest))
+        yield from check.run()
+        rows = check.rows
+    elif dataset is not None and dataset.hf is not None:
+        yield CheckResult(
+            address=dataset.address,
+            name="rows",
+            status="warn",
+            message=f"rows of {dataset.hf.id} are on the hub; the worker reads and checks them before it trains",
+        )
+    if reward is not None:
+        try:
+            with laid_out(reward, blob_path) as files:
+                yield from RewardCheck(reward, files, rows, limits).run()
+        except RewardError as error:
+            yield CheckResult(address=reward.address, name="files", status="fail", message=error.message)
+
+
+@contextmanager
+def laid_out(reward: RewardInput, blob_path: BlobPath) -> Iterator[Path]:
+    """A folder with the reward's files under their repository paths."""
+    folder = Path(tempfile.mkdtemp(prefix="arena-reward-"))
+    try:
+        for name, digest in reward.files.items():
+            target = folder / inside(name)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(blob_path(digest), target)
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def summarise(results: Sequence[CheckResult]) -> CheckSummary:
+    """Count the verdicts."""
+    counts = {status: sum(r.status == status for r in results) for status in ("pass", "warn", "fail")}
+    return CheckSummary(passed=counts["pass"], warned=counts["warn"], failed=counts["fail"])

@@ -1,0 +1,163 @@
+"""Rewards with the bugs people report in public, each caught before a run."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from arena_gitops.spec.job import RewardCase
+from arena_gitops.spec.wire import CheckRequest
+from arena_runner.checks import run_checks, summarise
+from arena_runner.sandbox import Limits
+
+GOOD = """
+import re
+def reward(question, answer, completion):
+    found = re.findall(r"[0-9]+", completion)
+    return float(bool(found) and found[-1] == re.findall(r"[0-9]+", answer)[-1])
+"""
+
+
+@pytest.fixture
+def check(tmp_path: Path):
+    """Check a reward given as source; (name, status) → first such result."""
+
+    def run(
+        source: str, *, cases=(), rows=None, limits=None, algorithm="GRPO", category="reasoning", **reward
+    ):
+        blobs = {}
+
+        def blob(text: str) -> str:
+            digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+            blobs[digest] = tmp_path / digest
+            blobs[digest].write_text(text)
+            return digest
+
+        columns = {"reasoning": ("question", "answer"), "sft": ("prompt", "target")}[category]
+        rows = rows or ["2+2?,#### 4", "3*3?,#### 9"]
+        request = CheckRequest.model_validate(
+            {
+                "address": "experiment/e",
+                "manifest": {"algorithm": {"name": algorithm}},
+                "inputs": {
+                    "dataset": {
+                        "address": "dataset/d",
+                        "category": category,
+                        "column_mapping": dict(zip(columns, columns, strict=True)),
+                        "digest": blob("\n".join([",".join(columns), *rows])),
+                        "format": "csv",
+                    },
+                    "reward": {
+                        "address": "reward/r",
+                        "files": {"rewards/r.py": blob(source)},
+                        "entry": "rewards/r.py",
+                        "cases": cases,
+                        **reward,
+                    },
+                },
+            }
+        )
+        results = list(run_checks(request, blobs.__getitem__, limits=limits))
+        found = {}
+        for result in results:
+            found.setdefault((result.name, result.status), result)
+        return found
+
+    return run
+
+
+def test_a_good_reward_passes_everything(check):
+    case = RewardCase(question="q", answer="#### 72", completion="it is 72", expect=1.0)
+    found = check(GOOD, cases=(case,))
+    assert summarise(list(found.values())).failed == 0
+    assert found["cases", "pass"].message == "1 cases score as expected"
+    assert ("probes", "pass") in found
+    assert ("repeat", "pass") in found
+
+
+def test_a_case_that_scores_otherwise_fails_with_both_values(check):
+    case = RewardCase(question="q", answer="#### 72", completion="it is 71", expect=1.0)
+    failed = check(GOOD, cases=(case,))["cases", "fail"]
+    assert failed.message == "case 1: expected 1, got 0 for 'it is 71'"
+    assert failed.file == "rewards/r.py"
+
+
+def test_a_reward_that_fails_on_an_empty_completion_names_its_own_line(check):
+    failed = check("def reward(q, a, c):\n    words = c.split()\n    return len(words[-1])\n")[
+        "probes", "fail"
+    ]
+    assert (failed.file, failed.line) == ("rewards/r.py", 3)
+    assert failed.message == "on an empty completion: the reward raised IndexError: list index out of range"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("raise ValueError('no')", "on the gold answer: the reward raised ValueError: no"),
+        ("pass", "on the gold answer: the reward returned None (NoneType)"),
+        ("return float('nan')", "on the gold answer: the reward returned nan (float)"),
+        (
+            "import os; os._exit(3)",
+            "on the gold answer: the reward failed: it ended the process (exit code 3)",
+        ),
+    ],
+)
+def test_a_broken_reward_says_so_once_with_its_place(check, body, said):
+    found = check(f"def reward(q, a, c):\n    {body}\n")
+    failed = found["probes", "fail"]
+    assert failed.message.startswith(said)
+    assert failed.file == "rewards/r.py"
+
+
+def test_a_reward_that_hangs_on_huge_text_fails_within_its_limit(check):
+    source = "def reward(q, a, c):\n    while len(c) > 100_000: pass\n    return 1.0 * len(c)\n"
+    failed = check(source, limits=Limits(call_timeout_s=0.5))["probes", "fail"]
+    assert failed.message == "on a huge completion: the reward took longer than 0.5 s"
+
+
+def test_an_import_error_is_one_failure(check):
+    found = check("import nothing_like_it\n")
+    assert found["import", "fail"].line == 1
+    assert ("probes", "pass") not in found
+
+
+def test_a_reward_that_rolls_dice_fails(check):
+    failed = check("import random\ndef reward(q, a, c): return random.random()")["repeat", "fail"]
+    assert failed.message.startswith("not deterministic: ")
+
+
+def test_a_reward_that_remembers_earlier_calls_fails(check):
+    source = "seen = []\ndef reward(q, a, c):\n    seen.append(c)\n    return float(len(seen))\n"
+    assert ("repeat", "fail") in check(source)
+
+
+def test_a_reward_that_never_changes_is_warned_about(check):
+    assert (
+        "training would have no signal" in check("def reward(q, a, c): return 0.0")["signal", "warn"].message
+    )
+
+
+def test_a_reward_that_pays_for_length_alone_is_warned_about(check):
+    warned = check("def reward(q, a, c): return float(len(c))")["signal", "warn"]
+    assert warned.message.startswith("a huge completion scored 250000")
+
+
+def test_a_file_outside_the_repository_is_refused(check):
+    found = check(GOOD, files={"../r.py": "sha256:" + "0" * 64})
+    assert found["files", "fail"].message == "'../r.py' is not a path inside the repository"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "category", "status", "part"),
+    [
+        ("GRPO", "reasoning", "pass", ""),
+        ("SFT", "sft", "pass", ""),
+        ("GRPO", "sft", "fail", "dataset/d is sft, which fits SFT"),
+        ("SFT", "reasoning", "fail", "SFT trains on category sft (columns prompt, target)"),
+    ],
+)
+def test_the_datasets_category_must_fit_the_algorithm(check, algorithm, category, status, part):
+    found = check(GOOD, algorithm=algorithm, category=category)
+    assert part in found["match", status].message
