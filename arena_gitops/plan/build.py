@@ -1,0 +1,294 @@
+"""Desired and observed state in, a plan out: the one function that knows every step of planning.
+
+`build` settles upstream changes, classifies each resource, lets the safety rules object, and adds costs and
+words. It is pure: the same two states give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from arena_gitops.errors import Diagnostic
+from arena_gitops.plan import cost, promotion, safety, units, wording
+from arena_gitops.plan.classify import TRAINED, VERSIONED, Finding, classify, range_of, spec_at
+from arena_gitops.plan.matrix import Cause, outcome, same_outcome
+from arena_gitops.plan.model import (
+    Action,
+    Base,
+    Change,
+    CheckStatus,
+    FingerprintChange,
+    Plan,
+    PlanDiagnostic,
+    Preconditions,
+    Range,
+    order,
+    plan_id,
+)
+from arena_gitops.plan.phase import Phase, phase_of
+from arena_gitops.plan.upstream import settle
+from arena_gitops.spec.digest import sha256_json
+from arena_gitops.spec.resource import Address
+from arena_gitops.spec.wire import KnownRun, Owner, ResourceDocument
+from arena_gitops.state import DesiredResource, DesiredState, ObservedState
+
+USABLE = frozenset({"queued", "validating", "running", "completed"})
+"""States in which an existing run stands for the same work; stopped and failed ones are not a result."""
+COUNTED = (
+    Action.CREATE,
+    Action.UPDATE,
+    Action.NEW_VERSION,
+    Action.RESUME,
+    Action.REUSE,
+    Action.RETIRE,
+    Action.DESTROY,
+    Action.PENDING,
+    Action.HELD,
+    Action.STALE,
+    Action.BLOCKED,
+)
+
+
+def build(
+    desired: DesiredState, observed: ObservedState, *, target: str, allow: frozenset[str] = frozenset()
+) -> Plan:
+    """Plan how to make the platform what the repository says.
+
+    Args:
+        desired: What the repository declares.
+        observed: What the stack owns on the platform.
+        target: Name of the target in `arena.yaml`.
+        allow: Consents given in advance: `interrupt`, `empty`.
+    """
+    settled = settle(desired, observed)
+    planner = _Planner(settled.desired, observed, settled.stale, allow)
+    addresses = sorted({*settled.desired.resources, *observed.resources}, key=order)
+    everything = [planner.change(address) for address in addresses]
+    everything = promotion.annotate(everything, settled.desired, observed)
+    changes = tuple(change for change in everything if change.action is not Action.NOOP or change.message)
+    costs = cost.total(changes)
+    checks = tuple(safety.checks(settled.desired, observed, changes, costs))
+    failed = any(check.status is CheckStatus.FAIL for check in checks)
+    owner = desired.owner
+    return Plan(
+        plan_id=plan_id(
+            platform=observed.platform,
+            stack=owner.stack,
+            namespace=owner.namespace,
+            changes=changes,
+            checks=checks,
+        ),
+        target=target,
+        platform=observed.platform,
+        lineage=observed.lineage,
+        stack=owner.stack,
+        namespace=owner.namespace,
+        base=Base(commit=desired.provenance.commit, dirty=desired.provenance.dirty),
+        applyable=not failed and not any(change.action is Action.BLOCKED for change in changes),
+        summary=_summary(everything),
+        cost=costs,
+        changes=changes,
+        checks=checks,
+        diagnostics=tuple(_diagnostic(note) for note in desired.notes),
+    )
+
+
+def idempotency_key(
+    owner: Owner, address: Address, resource: DesiredResource | None, etag: str | None
+) -> str:
+    """Identity of one write: who, what, from which stored state, to which content.
+
+    The stored state (etag) is part of it, so that going back to earlier content is a new write, while a
+    repeated request is the same one. That training starts once is the run fingerprint's work, not the key's.
+    """
+    content = None if resource is None else [resource.fingerprint.run, sha256_json(dict(resource.spec))]
+    return sha256_json([owner.stack, owner.namespace, str(address), etag, content])
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """What was decided about one resource."""
+
+    action: Action
+    reason: str
+    message: str = ""
+    finding: Finding = field(default_factory=lambda: Finding(Cause.NONE))
+    interrupts: bool = False
+
+    def unless(self, block: safety.Block | None) -> _Verdict:
+        """The same, or what stands in its way."""
+        if block is None:
+            return self
+        return replace(self, action=Action.BLOCKED, reason=block.reason, message=block.message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planner:
+    desired: DesiredState
+    observed: ObservedState
+    stale: Mapping[Address, str]
+    allow: frozenset[str]
+
+    def change(self, address: Address) -> Change:
+        resource = self.desired.resources.get(address)
+        if resource is None:
+            return self._removed(address, self.observed.resources[address])
+        document = self.observed.resources.get(address)
+        return self._created(resource) if document is None else self._compared(resource, document)
+
+    def _created(self, resource: DesiredResource) -> Change:
+        known = self._known(resource)
+        if known is not None and self._covers(known, resource):
+            verdict = _Verdict(Action.REUSE, "run_exists", wording.known_run(known))
+        else:
+            verdict = _Verdict(Action.CREATE, "new_in_repo")
+        block = safety.conflict(resource.address, self.observed) or self._untrainable(
+            resource, verdict.action
+        )
+        return self._finished(resource, None, verdict.unless(block))
+
+    def _compared(self, resource: DesiredResource, document: ResourceDocument) -> Change:
+        finding = classify(resource, document, cap=self.observed.max_steps)
+        phase = phase_of(document)
+        cell = outcome(finding.cause, phase)
+        action, reason = cell.action, finding.cause.value
+        message = wording.reason(finding, document, action)
+        if (
+            action is Action.NEW_VERSION
+            and (known := self._known(resource))
+            and self._covers(known, resource)
+        ):
+            action, message = Action.REUSE, f"{message}; {wording.known_run(known)}"
+        if action is Action.NOOP and resource.address in self.stale:
+            action, reason, message = Action.STALE, "upstream_changed", self.stale[resource.address]
+        if action is Action.HELD:
+            reason = f"run_{phase.value}"
+        block = safety.resumable(action, document) or self._untrainable(resource, action)
+        verdict = _Verdict(action, reason, message, finding, interrupts=cell.interrupts)
+        return self._finished(resource, document, verdict.unless(block))
+
+    def _removed(self, address: Address, document: ResourceDocument) -> Change:
+        phase = phase_of(document)
+        cell = outcome(Cause.REMOVED, phase)
+        action = Action.DESTROY if address.kind == "deployment" else cell.action
+        empty = not self.desired.resources
+        block = safety.removal(document, self.allow, interrupts=cell.interrupts, empty=empty)
+        return Change(
+            address=str(address),
+            action=Action.BLOCKED if block else action,
+            reason=block.reason if block else Cause.REMOVED.value,
+            message=block.message if block else wording.removed(address, document),
+            severity=0 if block else action.severity,
+            preconditions=_preconditions(Cause.REMOVED, document),
+            fingerprint=FingerprintChange(old=document.fingerprint.run),
+            interrupts=cell.interrupts,
+            idempotency_key=idempotency_key(self.desired.owner, address, None, document.etag),
+        )
+
+    def _finished(
+        self, resource: DesiredResource, document: ResourceDocument | None, verdict: _Verdict
+    ) -> Change:
+        action, finding = verdict.action, verdict.finding
+        etag = document.etag if document else None
+        key = idempotency_key(self.desired.owner, resource.address, resource, etag) if action.acts else None
+        return Change(
+            address=str(resource.address),
+            action=action,
+            reason=verdict.reason,
+            message=verdict.message,
+            severity=action.severity,
+            range=_place(resource, finding),
+            preconditions=_preconditions(finding.cause, document),
+            depends_on=tuple(str(address) for address in sorted(resource.depends_on, key=order)),
+            fields=finding.fields,
+            fingerprint=_fingerprint(resource, document),
+            cost=cost.cost_of(action, resource, self.observed.tiers),
+            unknown=_unknown(resource, action),
+            interrupts=verdict.interrupts,
+            idempotency_key=key,
+            notes=self._notes(resource, action),
+        )
+
+    def _notes(self, resource: DesiredResource, action: Action) -> tuple[str, ...]:
+        if resource.address.kind != TRAINED or not action.spends:
+            return ()
+        notes = units.describe(resource.spec, self.observed.max_steps)
+        known = self._known(resource)
+        if action is not Action.RESUME and known is not None:
+            notes += (
+                f"continues run {known.run_id} ({known.state}, {known.max_steps:,} steps asked for then)",
+            )
+        return notes
+
+    def _known(self, resource: DesiredResource) -> KnownRun | None:
+        if resource.address.kind != TRAINED:
+            return None
+        return self.observed.runs.get(resource.fingerprint.run)
+
+    def _covers(self, known: KnownRun, resource: DesiredResource) -> bool:
+        """Whether a known run is, or will be, at least what is asked for."""
+        wanted = spec_at(resource.spec, "manifest.training.max_steps")
+        limit = self.observed.max_steps
+        steps = wanted if limit is None or not isinstance(wanted, int) else min(wanted, limit)
+        enough = not isinstance(steps, int) or known.max_steps >= steps
+        return known.state in USABLE and enough
+
+    def _untrainable(self, resource: DesiredResource, action: Action) -> safety.Block | None:
+        if resource.address.kind != TRAINED or not action.spends:
+            return None
+        return safety.trainable(resource, self.observed)
+
+
+def _preconditions(cause: Cause, document: ResourceDocument | None) -> Preconditions:
+    if document is None:
+        return Preconditions()
+    phase = phase_of(document)
+    phases = () if phase is Phase.IDLE else same_outcome(cause, phase)
+    return Preconditions(etag=document.etag, status=tuple(p.value for p in phases if p is not Phase.IDLE))
+
+
+def _fingerprint(resource: DesiredResource, document: ResourceDocument | None) -> FingerprintChange:
+    new = resource.fingerprint
+    return FingerprintChange(
+        old=document.fingerprint.run if document else None,
+        new=new.run,
+        data=new.data,
+        meta=new.meta,
+        parents=new.parents_data,
+    )
+
+
+def _place(resource: DesiredResource, finding: Finding) -> Range | None:
+    deciding = (
+        field.range for field in finding.fields if field.reason == finding.cause.value and field.range
+    )
+    return next(deciding, range_of(resource.span))
+
+
+def _unknown(resource: DesiredResource, action: Action) -> tuple[str, ...]:
+    kind = resource.address.kind
+    if kind == TRAINED and action in {Action.CREATE, Action.NEW_VERSION}:
+        return ("version", "run_id", "checkpoint")
+    if kind == TRAINED and action is Action.RESUME:
+        return ("checkpoint",)
+    if kind == "deployment" and action is Action.CREATE:
+        return ("revision", "url")
+    return ("version",) if kind in VERSIONED and action is Action.NEW_VERSION else ()
+
+
+def _summary(changes: Iterable[Change]) -> dict[str, int]:
+    counts = dict.fromkeys((action.value for action in COUNTED), 0) | {"unchanged": 0}
+    for change in changes:
+        counts["unchanged" if change.action is Action.NOOP else change.action.value] += 1
+    return counts
+
+
+def _diagnostic(note: Diagnostic) -> PlanDiagnostic:
+    return PlanDiagnostic(
+        severity=note.severity.value,
+        code=note.code,
+        message=note.message,
+        hint=note.hint,
+        range=range_of(note.span),
+    )

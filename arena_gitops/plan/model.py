@@ -1,0 +1,295 @@
+"""The plan document: what apply will do and why, as frozen values with one canonical JSON form.
+
+`plan_id` hashes the logical plan only, so that a review binds to *what happens* and not to file lines,
+prices, clocks or the progress of a running run. Field names are published; add, never rename.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Literal, Self
+
+from pydantic import AliasChoices, Field, JsonValue
+
+from arena_gitops.plan.diff import Op
+from arena_gitops.spec.digest import canonical_json, sha256_json
+from arena_gitops.spec.lifecycle import FieldClass
+from arena_gitops.spec.resource import KINDS, Address, Frozen
+
+FORMAT_VERSION: Literal["1.0"] = "1.0"
+
+WAVES: dict[str, int] = {
+    "project": 0,
+    "dataset": 1,
+    "environment": 1,
+    "reward": 1,
+    "experiment": 2,
+    "deployment": 3,
+}
+"""Kind → the wave in which an apply touches it; retiring goes the other way."""
+
+
+class Action(StrEnum):
+    """What apply does to one resource. The last five change nothing: they are states worth seeing."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    NEW_VERSION = "new_version"
+    RESUME = "resume"
+    REUSE = "reuse"
+    RETIRE = "retire"
+    DESTROY = "destroy"
+    PENDING = "pending"
+    HELD = "held"
+    STALE = "stale"
+    BLOCKED = "blocked"
+    NOOP = "noop"
+
+    @property
+    def acts(self) -> bool:
+        """Whether apply calls the platform for it."""
+        return self not in {Action.PENDING, Action.HELD, Action.STALE, Action.BLOCKED, Action.NOOP}
+
+    @property
+    def removes(self) -> bool:
+        """Whether the resource is gone from the stack afterwards."""
+        return self in {Action.RETIRE, Action.DESTROY}
+
+    @property
+    def spends(self) -> bool:
+        """Whether it can start paid training."""
+        return self in {Action.CREATE, Action.NEW_VERSION, Action.RESUME}
+
+    @property
+    def severity(self) -> int:
+        """Place in noop < update < … < destroy; of several reasons the most severe decides."""
+        return SEVERITY[self]
+
+
+SEVERITY: dict[Action, int] = {
+    Action.NOOP: 0,
+    Action.PENDING: 0,
+    Action.HELD: 0,
+    Action.STALE: 0,
+    Action.BLOCKED: 0,
+    Action.UPDATE: 1,
+    # 2 is move and import, 3 is cap: later rooms
+    Action.RESUME: 4,
+    # 5 is migrate, 6 is promote
+    Action.REUSE: 6,
+    Action.CREATE: 7,
+    Action.NEW_VERSION: 7,
+    Action.RETIRE: 8,
+    Action.DESTROY: 9,
+}
+
+
+class Range(Frozen):
+    """Where the user wrote it: POSIX path relative to the repository root, 1-based line and column."""
+
+    filename: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.filename}:{self.line}"
+
+
+class FieldChange(Frozen):
+    """One field that differs, its class, and what that alone would lead to."""
+
+    path: str
+    cls: FieldClass = Field(serialization_alias="class", validation_alias=AliasChoices("class", "cls"))
+    op: Op
+    old: JsonValue = None
+    new: JsonValue = None
+    action: Action
+    reason: str
+    range: Range | None = None
+
+
+class Cost(Frozen):
+    """A ceiling, never a guess; None means unknown and `basis` says what is missing."""
+
+    rate: float | None = None
+    """credits per hour while it runs or serves"""
+    max: float | None = None
+    """credits it can cost at most; None for a deployment (no end) and where something is unknown"""
+    basis: str
+
+
+class FingerprintChange(Frozen):
+    """Run fingerprints before and after, and the parts of the new one."""
+
+    old: str | None = None
+    new: str | None = None
+    data: str | None = None
+    meta: str | None = None
+    parents: str | None = None
+
+
+class Preconditions(Frozen):
+    """What must still hold when apply begins, else the plan is stale."""
+
+    etag: str | None = None
+    """None: the resource must not exist"""
+    status: tuple[str, ...] = ()
+    """run states in which this action is the right one; empty: any"""
+
+
+class Change(Frozen):
+    """What happens to one resource, why, and under which conditions."""
+
+    address: str
+    action: Action
+    reason: str
+    """stable code, e.g. `semantic_change`"""
+    message: str = ""
+    """the reason for people, one line"""
+    severity: int = 0
+    range: Range | None = None
+    preconditions: Preconditions = Preconditions()
+    depends_on: tuple[str, ...] = ()
+    fields: tuple[FieldChange, ...] = ()
+    fingerprint: FingerprintChange = FingerprintChange()
+    cost: Cost | None = None
+    unknown: tuple[str, ...] = ()
+    """what only apply can tell"""
+    interrupts: bool = False
+    """whether it stops a run that is running now"""
+    idempotency_key: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def at(self) -> Address:
+        """The address as a value."""
+        return Address.parse(self.address)
+
+
+class CheckStatus(StrEnum):
+    """Verdict of a policy or safety check."""
+
+    PASS = "pass"  # noqa: S105 - a verdict, not a password
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class CheckOutcome(Frozen):
+    """One policy or safety check of the whole plan."""
+
+    name: str
+    status: CheckStatus
+    message: str = ""
+
+
+class PlanCost(Frozen):
+    """Totals over the changes."""
+
+    unit: Literal["credits"] = "credits"
+    max_new: float = 0.0
+    """sum of all known ceilings"""
+    rate_per_hour: float = 0.0
+    """what newly served deployments cost per hour, as far as it is known"""
+    unknown: int = 0
+    """changes whose ceiling or rate is not known"""
+
+
+class Base(Frozen):
+    """The commit the desired state was read from."""
+
+    commit: str | None = None
+    dirty: bool = False
+
+
+class PlanDiagnostic(Frozen):
+    """A remark about the repository that does not stop the plan."""
+
+    severity: str
+    code: str
+    message: str
+    hint: str = ""
+    range: Range | None = None
+
+
+class Plan(Frozen):
+    """Everything `arena plan` knows."""
+
+    format_version: Literal["1.0"] = FORMAT_VERSION
+    kind: Literal["arena.plan"] = "arena.plan"
+    plan_id: str
+    mode: Literal["online"] = "online"
+    target: str
+    platform: str
+    lineage: str = ""
+    stack: str
+    namespace: str
+    base: Base = Base()
+    applyable: bool
+    summary: dict[str, int]
+    cost: PlanCost = PlanCost()
+    changes: tuple[Change, ...] = ()
+    """sorted by (wave, kind, name); unchanged resources appear only when there is something to say"""
+    checks: tuple[CheckOutcome, ...] = ()
+    diagnostics: tuple[PlanDiagnostic, ...] = ()
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether apply would do anything, or is forbidden to."""
+        return any(change.action.acts or change.action is Action.BLOCKED for change in self.changes)
+
+    @property
+    def interrupts(self) -> tuple[Change, ...]:
+        """Changes that stop a running run."""
+        return tuple(change for change in self.changes if change.interrupts)
+
+    def to_json(self) -> bytes:
+        """Canonical JSON: equal plans are equal bytes."""
+        return canonical_json(self.model_dump(mode="json", by_alias=True)) + b"\n"
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> Self:
+        """Read a plan document; raises pydantic's ValidationError when it is not one."""
+        return cls.model_validate_json(data)
+
+
+def order(address: Address) -> tuple[int, int, str]:
+    """Sort key of a change: wave, kind, name."""
+    return WAVES[address.kind], KINDS.index(address.kind), address.name
+
+
+def plan_id(
+    *,
+    platform: str,
+    stack: str,
+    namespace: str,
+    changes: tuple[Change, ...],
+    checks: tuple[CheckOutcome, ...],
+) -> str:
+    """Digest of the logical plan: what will be done to what, under which preconditions, and what forbids it.
+
+    States (pending, held, stale) and unchanged resources are left out: they change nothing, and a run that
+    makes progress must not make every review void.
+    """
+    logical = [change for change in changes if change.action.acts or change.action is Action.BLOCKED]
+    return sha256_json(
+        [
+            FORMAT_VERSION.partition(".")[0],
+            platform,
+            stack,
+            namespace,
+            [_logical(change) for change in sorted(logical, key=lambda c: order(c.at))],
+            sorted(check.name for check in checks if check.status is CheckStatus.FAIL),
+        ]
+    )
+
+
+def _logical(change: Change) -> list[Any]:
+    return [
+        change.address,
+        change.action.value,
+        change.reason if change.action is Action.BLOCKED else None,
+        [[f.path, f.op.value, sha256_json(f.old), sha256_json(f.new)] for f in change.fields],
+        change.fingerprint.new,
+        change.interrupts,
+        [change.preconditions.etag, list(change.preconditions.status)],
+    ]

@@ -1,0 +1,162 @@
+"""What may not happen: each rule turns a change into a *blocked* one or fails a check of the whole plan.
+
+A blocked change keeps its place in the plan and says what to do; a plan with one is not applyable (exit 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from arena_gitops.plan.classify import TRAINED, spec_at
+from arena_gitops.plan.cost import tier_of
+from arena_gitops.plan.model import Action, Change, CheckOutcome, CheckStatus, PlanCost
+from arena_gitops.plan.wording import algorithm_of
+from arena_gitops.spec.algorithms import ALGORITHMS
+from arena_gitops.spec.resource import Address
+from arena_gitops.spec.wire import ResourceDocument
+from arena_gitops.state import DesiredResource, DesiredState, ObservedState, Policy
+
+ALLOW_INTERRUPT = "interrupt"
+"""`--allow interrupt`: a running run may be stopped."""
+ALLOW_EMPTY = "empty"
+"""`--allow empty`: everything the stack owns may be removed."""
+PLACED = frozenset({TRAINED, "deployment"})
+"""Kinds that run on a tier."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Why a change may not happen."""
+
+    reason: str
+    message: str
+
+
+def conflict(address: Address, observed: ObservedState) -> Block | None:
+    """A name that another stack owns is never taken over."""
+    owner = observed.foreign.get(address)
+    if owner is None:
+        return None
+    return Block(
+        "owned_by_another_stack", f"{address} belongs to stack {owner} on this platform; choose another name"
+    )
+
+
+def removal(
+    document: ResourceDocument, allow: frozenset[str], *, interrupts: bool, empty: bool
+) -> Block | None:
+    """Protection, the empty-repository guard, and running runs stand between a removed file and a retire."""
+    if spec_at(document.spec, "lifecycle.protect") is True:
+        return Block(
+            "protected",
+            "lifecycle.protect is set: restore the file, apply with protect: false, then remove it",
+        )
+    if empty and ALLOW_EMPTY not in allow:
+        return Block(
+            "empty_repository", "the repository declares nothing; if that is meant, add --allow empty"
+        )
+    if interrupts and ALLOW_INTERRUPT not in allow:
+        return Block(
+            "interrupt_not_allowed", f"its run {_run(document)} is running; to stop it add --allow interrupt"
+        )
+    return None
+
+
+def trainable(resource: DesiredResource, observed: ObservedState) -> Block | None:
+    """Only what this platform can train may be submitted."""
+    name = algorithm_of(resource)
+    rooms = ALGORITHMS if observed.algorithms is None else frozenset(observed.algorithms)
+    if name not in rooms:
+        return Block(
+            "algorithm_without_room",
+            f"{name} cannot be trained here; this platform trains {', '.join(sorted(rooms))}",
+        )
+    strategy = spec_at(resource.spec, "manifest.selection.strategy") or spec_at(
+        resource.spec, "manifest.selection.name"
+    )
+    if strategy == "multi_frequency":
+        return Block(
+            "selection_without_room", "multi_frequency selection cannot be run yet; use tournament selection"
+        )
+    return None
+
+
+def resumable(action: Action, document: ResourceDocument) -> Block | None:
+    """A run that failed before its first checkpoint has nothing to resume from."""
+    run = document.run
+    if action is not Action.RESUME or run is None or run.state != "failed" or run.checkpoints:
+        return None
+    return Block(
+        "no_checkpoint", f"run {run.run_id} failed before its first checkpoint: there is nothing to resume"
+    )
+
+
+def checks(
+    desired: DesiredState, observed: ObservedState, changes: Sequence[Change], cost: PlanCost
+) -> list[CheckOutcome]:
+    """Policy of `arena.yaml` over everything that would change."""
+    touched = [
+        desired.resources[change.at]
+        for change in changes
+        if change.action.acts and change.at in desired.resources
+    ]
+    policy = desired.policy
+    return [
+        *_budget(policy, cost),
+        *_tiers(policy, touched),
+        *_owners(policy, touched),
+        *_offered(observed, touched),
+    ]
+
+
+def _budget(policy: Policy, cost: PlanCost) -> Iterable[CheckOutcome]:
+    limit = policy.max_credits_per_pr
+    if limit is None:
+        return
+    name = "policy.max_credits_per_pr"
+    if cost.max_new > limit:
+        message = f"up to {cost.max_new:g} credits, {limit:g} allowed"
+        yield CheckOutcome(name=name, status=CheckStatus.FAIL, message=message)
+    elif cost.unknown:
+        message = f"{cost.unknown} of the changes have no known ceiling; set budget.max_runtime"
+        yield CheckOutcome(name=name, status=CheckStatus.WARN, message=message)
+    else:
+        message = f"up to {cost.max_new:g} of {limit:g} credits"
+        yield CheckOutcome(name=name, status=CheckStatus.PASS, message=message)
+
+
+def _tiers(policy: Policy, touched: Iterable[DesiredResource]) -> Iterable[CheckOutcome]:
+    if not policy.tiers:
+        return
+    wrong = [r for r in touched if r.address.kind in PLACED and r.spec.get("tier") not in policy.tiers]
+    named = "; ".join(f"{r.address} asks for {r.spec.get('tier') or 'no tier'}" for r in wrong)
+    status = CheckStatus.FAIL if wrong else CheckStatus.PASS
+    message = f"{named}; allowed: {', '.join(policy.tiers)}" if wrong else ""
+    yield CheckOutcome(name="policy.tiers", status=status, message=message)
+
+
+def _owners(policy: Policy, touched: Iterable[DesiredResource]) -> Iterable[CheckOutcome]:
+    if not policy.require_owner:
+        return
+    nobody = [str(r.address) for r in touched if r.address.kind == TRAINED and not r.spec.get("owner")]
+    status = CheckStatus.FAIL if nobody else CheckStatus.PASS
+    message = f"no owner: {', '.join(nobody)}" if nobody else ""
+    yield CheckOutcome(name="policy.require_owner", status=status, message=message)
+
+
+def _offered(observed: ObservedState, touched: Iterable[DesiredResource]) -> Iterable[CheckOutcome]:
+    if not observed.tiers:
+        return
+    absent = [
+        f"{r.address} names {r.spec['tier']}"
+        for r in touched
+        if r.address.kind in PLACED and r.spec.get("tier") is not None and tier_of(r, observed.tiers) is None
+    ]
+    if absent:
+        message = f"{'; '.join(absent)}; this platform offers {', '.join(sorted(observed.tiers))}"
+        yield CheckOutcome(name="tier", status=CheckStatus.WARN, message=message)
+
+
+def _run(document: ResourceDocument) -> str:
+    return document.run.run_id if document.run else ""

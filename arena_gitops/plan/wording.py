@@ -1,0 +1,94 @@
+"""Reasons for people: one line per change, from the same facts that decided it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from arena_gitops.plan.classify import TRAINED, Finding, spec_at
+from arena_gitops.plan.matrix import Cause
+from arena_gitops.plan.model import Action, FieldChange
+from arena_gitops.spec.job import RunState, RunStatus
+from arena_gitops.spec.resource import Address
+from arena_gitops.spec.wire import KnownRun, ResourceDocument
+from arena_gitops.state import DesiredResource
+
+
+def reason(finding: Finding, document: ResourceDocument, action: Action) -> str:
+    """Why a resource that exists is, or is not, touched."""
+    cause = finding.cause
+    if action is Action.HELD and document.run is not None:
+        return held(document.run)
+    deciding = [field for field in finding.fields if field.reason == cause.value]
+    match cause:
+        case Cause.NONE:
+            return progress(document.run) if document.run is not None else ""
+        case Cause.PARENT:
+            return "what it builds on is trained anew"
+        case Cause.BUDGET_RAISED | Cause.BUDGET_SATISFIED:
+            return _budget(cause, deciding, document)
+        case Cause.SEMANTIC:
+            return _named(deciding, "semantic" if document.kind == TRAINED else "content")
+        case _:
+            return _named(deciding, deciding[0].cls.value if deciding else "")
+
+
+def held(run: RunStatus) -> str:
+    """Why nothing is spent on a run again by itself."""
+    at = f"at step {run.step:,} of {run.max_steps:,}"
+    if run.state is RunState.FAILED:
+        why = f" ({run.reason.value})" if run.reason else ""
+        return f"its run failed{why} {at}" + (f": {run.message}" if run.message else "")
+    return f"its run was stopped {at}" + (f": {run.message}" if run.message else "")
+
+
+def progress(run: RunStatus) -> str:
+    """Where a run in flight is; empty once it has ended."""
+    if run.state.ended:
+        return ""
+    if run.state is RunState.RUNNING:
+        return f"running, step {run.step:,} of {run.max_steps:,}"
+    return run.state.value
+
+
+def known_run(run: KnownRun) -> str:
+    """A run that already did this work."""
+    fitness = "" if run.fitness is None else f", fitness {run.fitness:.4g}"
+    return f"run {run.run_id} of {run.experiment} v{run.version} is the same work ({run.state}{fitness})"
+
+
+def removed(address: Address, document: ResourceDocument) -> str:
+    """What removing the file means."""
+    if address.kind == "deployment":
+        return "removed from the repository: undeployed, revisions are kept"
+    if document.run is not None and not document.run.state.ended:
+        return f"removed from the repository; its run is {progress(document.run)} and would be stopped"
+    return "removed from the repository: forgotten, data is kept"
+
+
+def _budget(cause: Cause, deciding: list[FieldChange], document: ResourceDocument) -> str:
+    run = document.run
+    done = run.step if run else 0
+    if cause is Cause.BUDGET_RAISED:
+        return f"the run goes on from step {done:,}" if run else _named(deciding, "budget")
+    new = next((field.new for field in deciding), None)
+    asked = run.max_steps if run else 0
+    if run is not None and not run.state.ended:
+        return f"{_plain(new)} steps are asked for; the running run goes on to {asked:,}"
+    return f"{_plain(new)} steps are asked for, {done:,} are done: nothing is taken back"
+
+
+def _named(deciding: list[FieldChange], cls: str) -> str:
+    if not deciding:
+        return ""
+    more = len(deciding) - 1
+    return f"{deciding[0].path}" + (f" and {more} more" if more else "") + f": {cls} changed"
+
+
+def _plain(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, (int, float)) else str(value)
+
+
+def algorithm_of(resource: DesiredResource) -> str | None:
+    """The algorithm an experiment names."""
+    name = spec_at(resource.spec, "manifest.algorithm.name")
+    return None if name is None else str(name)

@@ -1,0 +1,336 @@
+"""The bookkeeping of the in-memory platform: records, versions, runs, and what deployments serve.
+
+Called under the platform's lock; checks nothing that the platform has checked already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from arena_gitops.platforms.scripted import RunScript, history
+from arena_gitops.spec.job import Checkpoint, RunState, RunStatus
+from arena_gitops.spec.resource import Address
+from arena_gitops.spec.wire import (
+    DeploymentSpec,
+    DeploymentStatus,
+    KnownRun,
+    Owner,
+    PutResource,
+    ResourceDocument,
+    StoredEvent,
+)
+
+USABLE = frozenset({RunState.QUEUED, RunState.VALIDATING, RunState.RUNNING, RunState.COMPLETED})
+BY_US = frozenset({"replaced", "retired"})
+"""Stops that nobody decided about the run itself: it starts again when its version returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One content an address has had."""
+
+    number: int
+    identity: str
+    rerun: int
+    run_id: str | None = None
+
+
+@dataclass(slots=True)
+class Record:
+    """One resource as its owner last put it."""
+
+    address: Address
+    owner: Owner
+    body: PutResource
+    serial: int
+    changes: int
+    version: Version
+    served: DeploymentStatus | None = None
+
+    @property
+    def etag(self) -> str:
+        """Moves with every write, never with the progress of a run."""
+        return f"{self.serial}.{self.changes}"
+
+
+@dataclass(slots=True)
+class Run:
+    """One run, the version it was made for, and its story."""
+
+    status: RunStatus
+    version: int
+    rerun: int
+    script: RunScript
+    stop_cause: str | None = None
+    events: list[StoredEvent] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """All records of all namespaces."""
+
+    script: RunScript
+    max_steps: int | None
+    now: Callable[[], float]
+    runs: dict[str, Run] = field(default_factory=dict)
+    _records: dict[tuple[str, Address], Record] = field(default_factory=dict)
+    _versions: dict[tuple[str, Address], list[Version]] = field(default_factory=dict)
+    _serial: int = 0
+
+    def find(self, namespace: str, address: Address) -> Record | None:
+        """The living record of an address."""
+        return self._records.get((namespace, address))
+
+    def documents(self, owner: Owner) -> dict[Address, ResourceDocument]:
+        """Everything one owner has."""
+        mine = (record for record in self._records.values() if record.owner == owner)
+        return {record.address: self._document(record) for record in mine}
+
+    def foreign(self, owner: Owner) -> dict[Address, str]:
+        """Addresses of the namespace that somebody else has."""
+        return {
+            address: record.owner.stack
+            for (namespace, address), record in self._records.items()
+            if namespace == owner.namespace and record.owner != owner
+        }
+
+    def reusable(self) -> dict[str, KnownRun]:
+        """Run fingerprint → a run whose result can be shared."""
+        found: dict[str, KnownRun] = {}
+        for run in self.runs.values():
+            status = run.status
+            better = status.state is RunState.COMPLETED or status.fingerprint not in found
+            if status.state in USABLE and run.rerun == 0 and better:
+                found[status.fingerprint] = _known(run)
+        return found
+
+    def put(self, address: Address, body: PutResource) -> ResourceDocument:
+        """Write a record, its version, and the consequences for runs and deployments."""
+        record = self.find(body.owner.namespace, address)
+        before = None if record is None else record.body
+        version = self._version(address, body)
+        if record is None:
+            self._serial += 1
+            record = Record(address, body.owner, body, self._serial, 1, version)
+            self._records[body.owner.namespace, address] = record
+        else:
+            if record.version.run_id != version.run_id:
+                self._release(record, cause="replaced")
+            record.body, record.version, record.changes = body, version, record.changes + 1
+        if version.run_id is not None:
+            self._continue(self.runs[version.run_id], before, body)
+        self._promote(body.owner.namespace)
+        return self._document(record)
+
+    def retire(self, record: Record) -> None:
+        """Take a record out; versions and runs stay."""
+        del self._records[record.owner.namespace, record.address]
+        self._release(record, cause="retired")
+        self._promote(record.owner.namespace)
+
+    def stop(self, run_id: str, *, cause: str) -> RunStatus:
+        """Stop a run that has not ended."""
+        run = self.runs[run_id]
+        if not run.status.state.ended:
+            run.stop_cause = cause
+            message = "stopped by a user" if cause == "user" else f"its version was {cause}"
+            self._move(run, run.status.model_copy(update={"state": RunState.STOPPED, "message": message}))
+        return run.status
+
+    def play(self, run_id: str, script: RunScript) -> RunStatus:
+        """Put a run on another script and let it happen."""
+        run = self.runs[run_id]
+        run.script = script
+        self._move(run, script.play(run.status))
+        for namespace in {namespace for namespace, _ in self._records}:
+            self._promote(namespace)
+        return run.status
+
+    def events(self, run_id: str) -> tuple[StoredEvent, ...]:
+        """What was reported about a run."""
+        return tuple(self.runs[run_id].events)
+
+    def _document(self, record: Record) -> ResourceDocument:
+        run = self.runs[record.version.run_id].status if record.version.run_id else None
+        return ResourceDocument(
+            kind=record.address.kind,
+            name=record.address.name,
+            etag=record.etag,
+            owner=record.owner,
+            spec=record.body.spec,
+            fingerprint=record.body.fingerprint,
+            version=record.version.number,
+            run=run,
+            deployment=record.served,
+            provenance=record.body.provenance,
+        )
+
+    def _version(self, address: Address, body: PutResource) -> Version:
+        """The version of this content: an earlier one if the address had it before, else the next number."""
+        versions = self._versions.setdefault((body.owner.namespace, address), [])
+        trained = address.kind == "experiment"
+        identity = body.fingerprint.run if trained else body.fingerprint.data
+        for index, version in enumerate(versions):
+            if (version.identity, version.rerun) == (identity, body.rerun):
+                return self._revived(versions, index, address, body) if trained else version
+        number = len(versions) + 1
+        run_id = self._run_for(address, body, number) if trained else None
+        versions.append(Version(number, identity, body.rerun, run_id))
+        return versions[-1]
+
+    def _revived(self, versions: list[Version], index: int, address: Address, body: PutResource) -> Version:
+        """A version that returns: with its own run, or a better one that others have made since."""
+        version = versions[index]
+        own = self.runs[str(version.run_id)]
+        if own.status.state in USABLE or own.stop_cause == "user":
+            return version
+        known = self.reusable().get(version.identity)
+        if known is not None:
+            versions[index] = replace(version, run_id=known.run_id)
+        return versions[index]
+
+    def _run_for(self, address: Address, body: PutResource, version: int) -> str:
+        known = self.reusable().get(body.fingerprint.run) if body.rerun == 0 else None
+        if known is not None:
+            return known.run_id
+        run_id = f"r_{len(self.runs) + 1:04d}"
+        status = RunStatus(
+            run_id=run_id,
+            experiment=address.name,
+            fingerprint=body.fingerprint.run,
+            state=RunState.QUEUED,
+            max_steps=self._steps(body),
+        )
+        self.runs[run_id] = Run(status, version, body.rerun, self.script)
+        self._move(self.runs[run_id], self.script.play(status))
+        return run_id
+
+    def _continue(self, run: Run, before: PutResource | None, body: PutResource) -> None:
+        """A raised budget, another tier, or the return of a version lets an ended run go on."""
+        status, steps = run.status, self._steps(body)
+        raised = steps > status.max_steps
+        if raised:
+            run.status = status = status.model_copy(update={"max_steps": steps})
+        same = before is not None and before.fingerprint.run == body.fingerprint.run
+        returned = run.stop_cause in BY_US and not same
+        loosened = same and before is not None and _loosened(before, body)
+        unfinished = status.state in {RunState.STOPPED, RunState.FAILED}
+        if status.state.ended and (raised or returned or (unfinished and loosened)):
+            run.stop_cause = None
+            self._move(run, run.script.play(status.model_copy(update={"state": RunState.QUEUED})))
+
+    def _release(self, record: Record, *, cause: str) -> None:
+        """Stop the run of a version that nobody uses any more."""
+        run_id = record.version.run_id
+        used = any(other.version.run_id == run_id for other in self._records.values() if other is not record)
+        if run_id is not None and not used:
+            self.stop(run_id, cause=cause)
+
+    def _move(self, run: Run, after: RunStatus) -> None:
+        events = history(run.status, after, first_seq=len(run.events) + 1, now=self.now())
+        segment = max(after.segments - 1, 0)
+        run.events += [StoredEvent(index=event.seq, segment=segment, event=event) for event in events]
+        run.status = after
+
+    def _steps(self, body: PutResource) -> int:
+        manifest: Any = body.spec.get("manifest", {})
+        wanted = int(manifest.get("training", {}).get("max_steps", 0))
+        return wanted if self.max_steps is None else min(wanted, self.max_steps)
+
+    def _promote(self, namespace: str) -> None:
+        """Resolve every standing choice of a namespace, as the server's controller would."""
+        for (where, address), record in self._records.items():
+            if where == namespace and address.kind == "deployment":
+                record.served = self._serving(record)
+
+    def _serving(self, record: Record) -> DeploymentStatus:
+        spec = DeploymentSpec.model_validate(record.body.spec)
+        now = record.served or DeploymentStatus(state="pending")
+        experiment = self.find(record.owner.namespace, Address("experiment", spec.experiment))
+        if spec.checkpoint.startswith("@"):
+            message = f"waiting for alias {spec.checkpoint[1:]} on {spec.experiment}"
+            return now.model_copy(update={"message": message}) if now.revision == 0 else now
+        if experiment is None or experiment.version.run_id is None:
+            return _waits(now, f"there is no experiment {spec.experiment}")
+        status = self.runs[experiment.version.run_id].status
+        if status.state is not RunState.COMPLETED:
+            return _waits(now, f"v{experiment.version.number} is {status.state.value}")
+        return _resolved(record.address, spec, now, status)
+
+
+def _resolved(
+    address: Address, spec: DeploymentSpec, now: DeploymentStatus, status: RunStatus
+) -> DeploymentStatus:
+    """A standing choice over a run that has completed."""
+    chosen = _chosen(status, spec.checkpoint)
+    if chosen is None:
+        have = ", ".join(checkpoint.label for checkpoint in status.checkpoints) or "none"
+        return _held(now, f"no checkpoint {spec.checkpoint}; there are: {have}")
+    if (refusal := _refusal(spec, chosen)) is not None:
+        return _held(now, refusal)
+    if now.state == "serving" and now.digest == chosen.digest:
+        return now
+    return DeploymentStatus(
+        state="serving",
+        revision=now.revision + 1,
+        run_id=status.run_id,
+        checkpoint=chosen.label,
+        digest=chosen.digest,
+        url=f"memory:///i/{address.name}",
+    )
+
+
+def _known(run: Run) -> KnownRun:
+    status = run.status
+    return KnownRun(
+        run_id=status.run_id,
+        fingerprint=status.fingerprint,
+        experiment=status.experiment,
+        version=run.version,
+        state=status.state.value,
+        fitness=status.best.fitness if status.best else None,
+        max_steps=status.max_steps,
+    )
+
+
+def _loosened(before: PutResource, body: PutResource) -> bool:
+    """Whether an unfinished run got another place, or more time or credits."""
+    if any(before.spec.get(key) != body.spec.get(key) for key in ("tier", "num_nodes")):
+        return True
+    old, new = _ceilings(before), _ceilings(body)
+    return any(more > less for less, more in zip(old, new, strict=True))
+
+
+def _ceilings(body: PutResource) -> tuple[float, ...]:
+    budget: Any = body.spec.get("budget") or {}
+    return tuple(float(budget.get(key) or "inf") for key in ("max_runtime_s", "max_credits"))
+
+
+def _chosen(status: RunStatus, checkpoint: str) -> Checkpoint | None:
+    """`best`, `step_N` (newest at or before N, the fittest member) or `step_N/mK`."""
+    if checkpoint == "best":
+        return status.best
+    step, _, member = checkpoint.removeprefix("step_").partition("/m")
+    fitting = [
+        c for c in status.checkpoints if c.step <= int(step) and (not member or c.member == int(member))
+    ]
+    newest = max((c.step for c in fitting), default=None)
+    return max((c for c in fitting if c.step == newest), key=lambda c: c.fitness or 0.0, default=None)
+
+
+def _refusal(spec: DeploymentSpec, chosen: Checkpoint) -> str | None:
+    least = spec.gate.min if spec.gate else None
+    if least is None or (chosen.fitness is not None and chosen.fitness >= least):
+        return None
+    return f"gate: {chosen.label} has {chosen.fitness}, at least {least:g} is wanted"
+
+
+def _waits(now: DeploymentStatus, message: str) -> DeploymentStatus:
+    """Before anything is served it is pending; afterwards what serves goes on serving."""
+    return now if now.revision else now.model_copy(update={"state": "pending", "message": message})
+
+
+def _held(now: DeploymentStatus, message: str) -> DeploymentStatus:
+    return now.model_copy(update={"state": "held", "message": message})

@@ -1,0 +1,186 @@
+"""A whole platform in memory: the port's contract in its plainest form, for tests, examples and dry runs.
+
+It keeps the same promises as the server (etags, idempotency, ownership, versions, reuse, standing promotions)
+and trains nothing: runs follow a `RunScript`. It is production code: the contract suite runs against it and
+against the real server, so that a test over it means something.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+
+from arena_gitops.errors import BlockedError, PlatformRejectedError, Rejection, StaleError
+from arena_gitops.platforms.ledger import Ledger, Record
+from arena_gitops.platforms.scripted import RunScript
+from arena_gitops.platforms.structure import digests_of, structural_checks, validated
+from arena_gitops.spec.algorithms import ALGORITHMS
+from arena_gitops.spec.digest import sha256_bytes, sha256_json
+from arena_gitops.spec.job import RunStatus
+from arena_gitops.spec.resource import Address
+from arena_gitops.spec.wire import (
+    CheckRequest,
+    CheckResult,
+    Owner,
+    PutResource,
+    ResourceDocument,
+    StoredEvent,
+    Tier,
+)
+from arena_gitops.state import Blob, ObservedState
+
+
+class MemoryPlatform:
+    """Everything a platform keeps, in dictionaries behind one lock."""
+
+    name = "memory"
+
+    def __init__(
+        self,
+        *,
+        runs: RunScript | None = None,
+        tiers: Iterable[Tier] = (),
+        algorithms: Iterable[str] = ALGORITHMS,
+        max_steps: int | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._lock = threading.RLock()
+        self._ledger = Ledger(runs or RunScript.completes(), max_steps=max_steps, now=now)
+        self._blobs: dict[str, bytes] = {}
+        self._answers: dict[tuple[str, Address, str], tuple[str, ResourceDocument]] = {}
+        self._tiers = {tier.id: tier for tier in tiers}
+        self._algorithms = tuple(sorted(algorithms))
+        self._max_steps = max_steps
+
+    def observe(self, owner: Owner) -> ObservedState:
+        """Everything `owner` has here, in one answer."""
+        with self._lock:
+            mine = self._ledger.documents(owner)
+            return ObservedState(
+                platform=self.name,
+                lineage="memory",
+                etag=sha256_json([document.model_dump(mode="json") for document in mine.values()]),
+                resources=MappingProxyType(mine),
+                foreign=MappingProxyType(self._ledger.foreign(owner)),
+                runs=MappingProxyType(self._ledger.reusable()),
+                tiers=MappingProxyType(dict(self._tiers)),
+                algorithms=self._algorithms,
+                max_steps=self._max_steps,
+            )
+
+    def missing_blobs(self, digests: Iterable[str]) -> frozenset[str]:
+        """Which of these digests must still be uploaded."""
+        with self._lock:
+            return frozenset(digest for digest in digests if digest not in self._blobs)
+
+    def upload(self, blob: Blob) -> None:
+        """Store a file under its digest; refuses bytes that do not hash to the name."""
+        data = blob.path.read_bytes() if blob.data is None else blob.data
+        if sha256_bytes(data) != blob.digest:
+            raise _rejected(
+                422, "digest_mismatch", f"the bytes of {blob.path.name} do not hash to {blob.digest}"
+            )
+        with self._lock:
+            self._blobs[blob.digest] = data
+
+    def check(self, request: CheckRequest) -> Iterator[CheckResult]:
+        """Look at columns, files and functions; no code of the repository is run here."""
+        with self._lock:
+            blobs: Mapping[str, bytes] = dict(self._blobs)
+        yield from structural_checks(request, blobs)
+
+    def put(
+        self, address: Address, body: PutResource, *, etag: str | None, idempotency_key: str
+    ) -> ResourceDocument:
+        """Make the resource so; see the port for the promises."""
+        validated(address, body)
+        content = sha256_json(body.model_dump(mode="json"))
+        with self._lock:
+            answered = self._answers.get((body.owner.namespace, address, idempotency_key))
+            if answered is not None:
+                return _repeated(address, answered, content)
+            self._guard(address, body, etag)
+            document = self._ledger.put(address, body)
+            self._answers[body.owner.namespace, address, idempotency_key] = content, document
+            return document
+
+    def retire(self, address: Address, owner: Owner, *, etag: str) -> None:
+        """Forget the resource, keep its history; its run is stopped, a deployment undeployed."""
+        with self._lock:
+            record = self._ledger.find(owner.namespace, address)
+            if record is None:
+                return
+            _require_owner(address, record, owner)
+            _require_etag(address, record, etag)
+            self._ledger.retire(record)
+            for key in [k for k in self._answers if k[:2] == (owner.namespace, address)]:
+                del self._answers[key]  # an old answer must not hide that the resource is gone
+
+    def run_status(self, run_id: str) -> RunStatus:
+        """The newest status of a run."""
+        with self._lock:
+            return self._run(run_id)
+
+    def run_events(self, run_id: str, *, after: int = 0) -> Iterator[StoredEvent]:
+        """Events with index > `after`, oldest first."""
+        with self._lock:
+            self._run(run_id)
+            events = self._ledger.events(run_id)
+        yield from (event for event in events if event.index > after)
+
+    def stop_run(self, run_id: str) -> RunStatus:
+        """Stop a run now; one that has ended stays as it is."""
+        with self._lock:
+            self._run(run_id)
+            return self._ledger.stop(run_id, cause="user")
+
+    def play(self, run_id: str, script: RunScript) -> RunStatus:
+        """Let the world move on: this run now follows another script. Not part of the port."""
+        with self._lock:
+            self._run(run_id)
+            return self._ledger.play(run_id, script)
+
+    def _guard(self, address: Address, body: PutResource, etag: str | None) -> None:
+        record = self._ledger.find(body.owner.namespace, address)
+        if record is not None:
+            _require_owner(address, record, body.owner)
+        _require_etag(address, record, etag)
+        if missing := self.missing_blobs(digests_of(address, body)):
+            raise _rejected(
+                422, "missing_blob", f"{address} names files that were not uploaded: {min(missing)}"
+            )
+
+    def _run(self, run_id: str) -> RunStatus:
+        try:
+            return self._ledger.runs[run_id].status
+        except KeyError as error:
+            raise _rejected(404, "not_found", f"there is no run {run_id}") from error
+
+
+def _repeated(address: Address, answered: tuple[str, ResourceDocument], content: str) -> ResourceDocument:
+    before, document = answered
+    if before != content:
+        message = f"the idempotency key of this write to {address} was used for another body"
+        raise _rejected(422, "idempotency_key_reused", message)
+    return document
+
+
+def _require_owner(address: Address, record: Record, owner: Owner) -> None:
+    if record.owner != owner:
+        raise BlockedError(
+            f"{address} belongs to stack {record.owner.stack}; {owner.stack} may not change it"
+        )
+
+
+def _require_etag(address: Address, record: Record | None, etag: str | None) -> None:
+    found = None if record is None else record.etag
+    if found != etag:
+        state = "does not exist" if found is None else f"is at {found}"
+        wanted = "was expected not to exist" if etag is None else f"was expected at {etag}"
+        raise StaleError(f"{address} {state}, {wanted}; plan again")
+
+
+def _rejected(status: int, code: str, message: str) -> PlatformRejectedError:
+    return PlatformRejectedError(Rejection(status=status, code=code, message=message))
