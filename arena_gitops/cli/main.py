@@ -109,6 +109,8 @@ def run(args: Sequence[str], *, name: str = "arena") -> int:
         # The reader (`head`, a closed pager) has seen enough; Python must not complain at its own exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
+    except SystemExit as error:  # click's own way out of a closed pipe
+        return error.code if isinstance(error.code, int) else 1
     except BaseException as error:  # noqa: BLE001  # the one choke point: it maps, reports and never hides
         return _report(error, session)
     finally:

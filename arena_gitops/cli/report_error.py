@@ -31,8 +31,6 @@ def exit_code(error: BaseException, session: Session) -> int:
     """The code of the error tree's leaf; an interruption is named after its signal."""
     if isinstance(error, (KeyboardInterrupt, click.Abort, InterruptedByUserError)):
         return 128 + session.signal
-    if isinstance(error, SystemExit):
-        return error.code if isinstance(error.code, int) else 1
     return error.exit_code if isinstance(error, ArenaError) else 1
 
 

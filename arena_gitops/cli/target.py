@@ -101,12 +101,22 @@ def _options(targets: Mapping[str, TargetSpec]) -> Mapping[str, str]:
 
 
 def connect(
-    choice: Choice, environ: Mapping[str, str], *, create: bool, say: Callable[[str], None]
+    choice: Choice,
+    environ: Mapping[str, str],
+    *,
+    say: Callable[[str], None],
+    create: bool = False,
+    run_named: bool = True,
 ) -> HttpPlatform | AbsentPlatform:
     """Reach the chosen server.
 
-    Without `create` (a plan) a local server is started only where one has been before, and never by a
-    program that the repository names: a plan runs nothing of the repository.
+    Args:
+        choice: From `choose`.
+        environ: Environment variables.
+        say: Told what takes time, one line each.
+        create: Make a local server where none has ever been; only an apply does that.
+        run_named: Whether `targets.local.runner` may be started. Not by a plan, which runs nothing that the
+            repository names.
     """
     if choice.url is not None:
         return HttpPlatform(choice.url, token_for(choice.url, environ, key_allowed=_key_allowed(choice)))
@@ -115,7 +125,7 @@ def connect(
     home = Home.of(environ)
     if not create and not home.exists():
         return AbsentPlatform()
-    configured = choice.options.get("runner") if create else None
+    configured = choice.options.get("runner") if run_named else None
     return open_local(home, find=lambda: find_runner(configured), say=say)
 
 

@@ -41,7 +41,7 @@ ATTEMPTS = 5
 GATEWAY_STATUSES = frozenset({502, 503, 504})
 """Answers of something between us and the server, or of a server that is starting: worth another try."""
 
-BLOCKED_CODES = frozenset({"owner-conflict", "foreign-owner", "blocked", "held", "protected"})
+BLOCKED_CODES = frozenset({"owned-by-other", "protected"})
 """409 codes that mean `somebody decided that you may not`; any other 409 is a plain refusal."""
 
 

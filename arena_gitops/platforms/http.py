@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from arena_gitops.errors import PlatformError
 from arena_gitops.platforms.door import JSON, Door, Request, json_body
@@ -41,6 +41,17 @@ _CHECK_LINE: TypeAdapter[CheckResult | CheckSummary] = TypeAdapter(CheckLine)
 _TIERS: TypeAdapter[tuple[Tier, ...]] = TypeAdapter(tuple[Tier, ...])
 
 Document = TypeVar("Document", bound=Frozen)
+
+
+class Health(BaseModel):
+    """What `/healthz` says that matters here."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    draining: bool = False
+
+
+_HEALTH: TypeAdapter[Health] = TypeAdapter(Health)
 
 
 class HttpPlatform:
@@ -166,12 +177,10 @@ class HttpPlatform:
         request = Request("POST", f"{_run_path(run_id)}/stop", repeatable=True)
         return _parse(RunStatus, self._door.call(request).text, request)
 
-    def run_logs(self, run_id: str, *, follow: bool = False) -> Iterator[str]:
-        """The log's text in chunks; with `follow` until the run has ended."""
-        params = {"follow": "true"} if follow else {}
-        timeout = None if follow else UPLOAD_TIMEOUT_S
+    def run_logs(self, run_id: str) -> Iterator[str]:
+        """What the run's workers printed so far, in chunks."""
         yield from self._door.text(
-            Request("GET", f"{_run_path(run_id)}/logs", params, repeatable=True, read_timeout_s=timeout)
+            Request("GET", f"{_run_path(run_id)}/logs", repeatable=True, read_timeout_s=UPLOAD_TIMEOUT_S)
         )
 
     def tiers(self) -> tuple[Tier, ...]:
@@ -180,9 +189,10 @@ class HttpPlatform:
         return _parse_any(_TIERS, self._door.call(request).text, request)
 
     def healthy(self, *, timeout_s: float = 2.0) -> bool:
-        """Whether `/healthz` answers well; raises when nobody answers at all."""
+        """Whether `/healthz` says yes and the server is not about to stop; raises when nobody answers."""
         request = Request("GET", "/healthz", read_timeout_s=timeout_s)
-        return self._door.call(request, accept=frozenset({500, 502, 503, 504})).is_success
+        answer = self._door.call(request, accept=frozenset({500, 502, 503, 504}))
+        return answer.is_success and not _parse_any(_HEALTH, answer.text, request).draining
 
     def generate_stream(
         self, deployment: str, prompt: str, params: Mapping[str, Any] = MappingProxyType({})

@@ -147,13 +147,13 @@ def _usable(home: Home) -> ServerFile | None:
 
 
 def _clear_the_way(home: Home, say: Say) -> None:
-    """A live server here is either of another version (stop it) or not answering yet (wait for it)."""
+    """A live server that is of no use is of another version, still starting, about to stop, or stuck."""
     server = home.running()
     if server is None:
         return
     if server.version != __version__:
         say(f"stopping the local server of version {server.version} (this is {__version__})")
-    elif _becomes(lambda: answers(server), timeout_s=STOP_TIMEOUT_S / 2):
+    elif _becomes(lambda: answers(server) or home.running() is None, timeout_s=STOP_TIMEOUT_S):
         return
     else:
         say(f"the local server (pid {server.pid}) is alive but does not answer; restarting it")

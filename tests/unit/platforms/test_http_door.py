@@ -40,7 +40,7 @@ def error_body(code: str, message: str) -> bytes:
         (401, "unauthenticated", AuthError),
         (403, "role", AuthError),
         (404, "not-found", PlatformRejectedError),
-        (409, "owner-conflict", BlockedError),
+        (409, "owned-by-other", BlockedError),
         (409, "key-reused", PlatformRejectedError),
         (412, "stale", StaleError),
         (422, "invalid", PlatformRejectedError),

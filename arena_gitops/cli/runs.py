@@ -1,0 +1,77 @@
+"""`arena runs`: one run by its id."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import click
+
+from arena_gitops.cli import options
+from arena_gitops.cli.session import Session
+from arena_gitops.cli.stack import open_server
+from arena_gitops.platforms.http import HttpPlatform
+
+FOLLOW_EVERY_S = 1.0
+
+
+@click.group(no_args_is_help=True)
+def runs() -> None:
+    """Show, follow and stop runs."""
+
+
+@runs.command()
+@click.argument("run")
+@options.target
+@options.json
+@click.pass_obj
+def show(session: Session, run: str, target: str | None) -> None:
+    """Show the status, scores and lineage of RUN."""
+    from arena_gitops.cli.outcome import of_run
+
+    status = open_server(session, target).run_status(run)
+    if session.json:
+        session.emit(status.model_dump_json())
+    else:
+        click.echo("\n".join(of_run(status)))
+
+
+@runs.command()
+@click.argument("run")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
+@options.target
+@click.pass_obj
+def logs(session: Session, run: str, follow: bool, target: str | None) -> None:
+    """Print the log of RUN."""
+    platform = open_server(session, target)
+    for text in _logs(platform, run, follow=follow):
+        click.echo(text, nl=False)
+
+
+def _logs(platform: HttpPlatform, run: str, *, follow: bool) -> Iterator[str]:
+    """The log; with `follow` what is added to it until the run has ended."""
+    shown = 0
+    while True:
+        ended = not follow or platform.run_status(run).state.ended
+        text = "".join(platform.run_logs(run))
+        yield text[shown:]
+        shown = len(text)
+        if ended:
+            return
+        time.sleep(FOLLOW_EVERY_S)
+
+
+@runs.command()
+@click.argument("run")
+@options.target
+@options.json
+@click.pass_obj
+def stop(session: Session, run: str, target: str | None) -> None:
+    """Ask RUN to stop at the end of its iteration; its checkpoints stay, and it is held until you decide."""
+    status = open_server(session, target).stop_run(run)
+    if session.json:
+        session.emit(status.model_dump_json())
+    else:
+        session.say(
+            f"run {run}: {status.state}, stopping" if not status.state.ended else f"run {run}: {status.state}"
+        )
