@@ -15,8 +15,10 @@ from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
 
 from arena_gitops.errors import ArenaError
+from arena_runner import attention
 
 PLAIN_CHAT = (
     "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '\n' }}{% endfor %}"
@@ -43,6 +45,8 @@ class BaseModel:
     dtype: torch.dtype
     eos_ids: frozenset[int]
     pad_id: int
+    packs: bool = True
+    """whether shared-prefix packs and our caches work; else the padded path is taken"""
 
     def chat_ids(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
         """Token ids of a conversation up to where the assistant speaks, by the model's own chat template."""
@@ -84,6 +88,7 @@ def load_base(
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     dtype = dtype or compute_dtype(place)
     folder = resolve(ref, models_dir=models_dir, revision=revision)
+    logging.disable_progress_bar()
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
@@ -104,6 +109,7 @@ def load_base(
         dtype=dtype,
         eos_ids=eos_ids,
         pad_id=min(eos_ids) if pad_id is None else pad_id,
+        packs=attention.install(model),
     )
 
 

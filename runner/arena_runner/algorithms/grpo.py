@@ -1,13 +1,31 @@
-"""The GRPO loss, in one place."""
+"""The GRPO loss, in one place.
+
+What a member minimises over its whole update batch, per token t of completion i:
+
+    w · -min(rho A, clip(rho, 1-ε_low, 1+ε_high) A)  +  β · kl
+
+with rho = π_θ/π_old (the trainer's own policy at the start of the update), w = min(π_old/μ, cap) correcting for
+the engine's policy μ, A the advantage inside the group, and a fixed weight per completion for the
+normalisation. The weights are known before anything is packed, so that micro-batches change nothing; members
+do not share parameters, so that the sum over members has every member's own gradient.
+
+It does not sample, score or schedule: `train` does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import mean, stdev
 
-from arena_runner.engines.base import Completion
+import torch
+from torch import Tensor
+
+from arena_runner import ops
 from arena_runner.learner import Learner, MemberUpdate
+from arena_runner.packing import Pack
+from arena_runner.policy_batch import PolicyBatch, ScoredGroup, Sums
 
 
 class Normalisation(StrEnum):
@@ -29,12 +47,16 @@ class Advantage(StrEnum):
 
 
 class Kl(StrEnum):
-    """Estimator of the divergence from the reference policy."""
+    """Estimator of KL(π_θ‖π_ref), with d = log π_θ - log π_ref."""
 
     K3_IS = "k3_is"
+    """rho (e^-d + d - 1), rho differentiated: the unbiased gradient"""
     K3 = "k3"
+    """e^-d + d - 1, original GRPO: on-policy its gradient is that of KL(π_ref‖π_θ)"""
     K2 = "k2"
+    """d²/2, rho detached off-policy"""
     K1_REWARD = "k1_reward"
+    """-β d, detached, added to the advantage"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +79,199 @@ class GrpoSettings:
     """only read by `constant`"""
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredGroup:
-    """One prompt's completions with their rewards; a completion whose scoring failed has None."""
-
-    member: int
-    prompt_ids: tuple[int, ...]
-    completions: tuple[Completion, ...]
-    rewards: tuple[float | None, ...]
-
-
 def update(
     learner: Learner, groups: Sequence[ScoredGroup], settings: Mapping[int, GrpoSettings]
 ) -> dict[int, MemberUpdate]:
-    """Take `update_epochs` optimizer steps for every member in `settings`; others stay bit for bit."""
-    raise NotImplementedError
+    """Take `update_epochs` optimizer steps for every member in `settings`; others stay bit for bit.
+
+    A member without signal (all its groups have equal rewards) keeps weights, moments and step count too.
+    """
+    batch = prepare(learner, groups, settings)
+    signal = {m: batch.has_signal(m) for m in settings}
+    metrics: dict[int, dict[str, float]] = {m: {} for m in settings}
+    for epoch in range(max((s.update_epochs for s in settings.values()), default=0)):
+        active = [m for m, s in settings.items() if signal[m] and epoch < s.update_epochs]
+        for member, values in accumulate(learner, batch, settings, active).items():
+            metrics[member] |= values
+        norms = learner.optimizer.step(
+            {m: settings[m].lr for m in active}, {m: settings[m].max_grad_norm for m in active}
+        )
+        for member, norm in norms.items():
+            metrics[member]["grad_norm"] = norm
+    return {m: MemberUpdate(signal[m], metrics[m]) for m in settings}
+
+
+def prepare(
+    learner: Learner, groups: Sequence[ScoredGroup], settings: Mapping[int, GrpoSettings]
+) -> PolicyBatch:
+    """Fix advantages and weights of every completion, before anything is packed."""
+    spread = [a for g in groups for a in advantages(g.rewards, settings[g.member].advantage)]
+    return PolicyBatch.of(learner, groups, spread, weights(groups, settings))
+
+
+def advantages(rewards: Sequence[float | None], how: Advantage) -> list[float]:
+    """Rewards of one group minus their mean, over std + 1e-4 for `mean_std`; failed completions get 0."""
+    scored = [r for r in rewards if r is not None]
+    if len(scored) < 2 or min(scored) == max(scored):
+        return [0.0] * len(rewards)  # exactly: a mean of equal floats may be off by one bit
+    centre = mean(scored)
+    scale = stdev(scored) + 1e-4 if how is Advantage.MEAN_STD else 1.0
+    return [0.0 if r is None else (r - centre) / scale for r in rewards]
+
+
+def weights(groups: Sequence[ScoredGroup], settings: Mapping[int, GrpoSettings]) -> list[float]:
+    """The weight of every token of each completion, so that a member's loss is a plain sum."""
+    lengths: dict[int, list[int]] = {}
+    for group in groups:
+        scored = [
+            len(c.token_ids) for c, r in zip(group.completions, group.rewards, strict=True) if r is not None
+        ]
+        lengths.setdefault(group.member, []).extend(scored)
+    spread = []
+    for group in groups:
+        own, rule = lengths[group.member], settings[group.member]
+        for completion, reward in zip(group.completions, group.rewards, strict=True):
+            spread.append(0.0 if reward is None else _weight(rule, len(completion.token_ids), own))
+    return spread
+
+
+def _weight(settings: GrpoSettings, length: int, lengths: Sequence[int]) -> float:
+    match settings.normalisation:
+        case Normalisation.SEQUENCE:
+            return 1.0 / (len(lengths) * length)
+        case Normalisation.TOKEN:
+            return 1.0 / sum(lengths)
+        case Normalisation.CONSTANT:
+            return 1.0 / (len(lengths) * (settings.max_completion_tokens or max(lengths)))
+
+
+def accumulate(
+    learner: Learner, batch: PolicyBatch, settings: Mapping[int, GrpoSettings], members: Sequence[int]
+) -> dict[int, dict[str, float]]:
+    """Add the members' gradients to the population's; returns their metrics. Takes no optimizer step."""
+    if not members:
+        return {}
+    sums = Sums(members, batch.weight)
+    held = [m for m in members if settings[m].beta > 0]
+    packs = list(batch.packs(learner, members, held))
+    if not batch.old and any(settings[m].update_epochs > 1 for m in members):
+        _remember(learner, batch, settings, packs)
+    for piece in packs:
+        knobs = _Knobs(batch, piece, settings)
+        reference = _reference(learner, batch, piece, knobs)
+        now = ops.logprobs(learner.base, learner.population, piece, knobs.of("temperature"))
+        old = batch.old.of(piece) if batch.old else now.detach()
+        logp = Logprobs(now, old, reference, batch.behaviour.of(piece))
+        token_loss(logp, batch, piece, knobs, sums).backward()
+    return {m: _means(sums.of(m)) for m in members}
+
+
+def _remember(
+    learner: Learner, batch: PolicyBatch, settings: Mapping[int, GrpoSettings], packs: Sequence[Pack]
+) -> None:
+    """Record the trainer's policy at the start of an update of several steps, by the same packs as the update."""
+    for piece in packs:
+        temperature = _Knobs(batch, piece, settings).of("temperature")
+        with torch.no_grad():
+            batch.old.put(piece, ops.logprobs(learner.base, learner.population, piece, temperature))
+
+
+def _reference(learner: Learner, batch: PolicyBatch, piece: Pack, knobs: _Knobs) -> Tensor | None:
+    """Logprobs of the policy the experiment started from, computed once; None when nobody in the pack has a KL term."""
+    if not any(knobs.settings[g.member].beta > 0 for g in piece.groups):
+        return None
+    if not batch.reference.holds(piece):
+        with torch.no_grad():
+            logp = ops.logprobs(
+                learner.base, learner.population, piece, knobs.of("temperature"), reference=True
+            )
+        batch.reference.put(piece, logp)
+    return batch.reference.of(piece)
+
+
+class _Knobs:
+    """Members' settings spread over the targets of one pack."""
+
+    def __init__(self, batch: PolicyBatch, piece: Pack, settings: Mapping[int, GrpoSettings]) -> None:
+        self.settings = settings
+        self._like = batch.weight
+        self._owners: list[int] = batch.member[piece.rows].tolist()
+
+    def of(self, name: str) -> Tensor:
+        """A numeric setting, (K,)."""
+        table = {m: float(getattr(s, name)) for m, s in self.settings.items()}
+        return torch.tensor(
+            [table[m] for m in self._owners], dtype=self._like.dtype, device=self._like.device
+        )
+
+    def uses(self, kl: Kl) -> Tensor:
+        """Whose member uses this estimator, (K,) bool."""
+        chosen = [self.settings[m].kl is kl for m in self._owners]
+        return torch.tensor(chosen, dtype=torch.bool, device=self._like.device)
+
+
+@dataclass(frozen=True, slots=True)
+class Logprobs:
+    """Four policies' opinions of the same K tokens; only `now` has a gradient."""
+
+    now: Tensor
+    old: Tensor
+    reference: Tensor | None
+    behaviour: Tensor
+
+
+def token_loss(logp: Logprobs, batch: PolicyBatch, piece: Pack, knobs: _Knobs, sums: Sums) -> Tensor:
+    """The sum over the pack's tokens of weight times loss."""
+    advantage, beta = batch.advantage[piece.rows], knobs.of("beta")
+    ratio = (logp.now - logp.old).exp()
+    mismatch = logp.old - logp.behaviour
+    importance = mismatch.exp().minimum(knobs.of("importance_cap"))
+    kl = torch.zeros_like(logp.now)
+    if logp.reference is not None:
+        d = logp.now - logp.reference
+        in_reward = knobs.uses(Kl.K1_REWARD)
+        advantage = advantage - torch.where(in_reward, beta * d.detach(), 0.0)
+        beta = torch.where(in_reward, 0.0, beta)
+        kl = _kl(d, ratio, knobs)
+    low, high = 1 - knobs.of("clip_low"), 1 + knobs.of("clip_high")
+    policy = -torch.minimum(ratio * advantage, ratio.clamp(low, high) * advantage)
+    loss = batch.weight[piece.rows] * (importance * policy + beta * kl)
+    clipped = ((ratio < low) & (advantage < 0)) | ((ratio > high) & (advantage > 0))
+    with torch.no_grad():
+        sums.add(
+            batch.member[piece.rows],
+            loss=loss,
+            kl=kl,
+            clipped=clipped,
+            ratio=ratio,
+            mismatch=mismatch.abs(),
+            surprise=-logp.now,
+            trust=mismatch.exp(),
+            trust_squared=(2 * mismatch).exp(),
+        )
+    return loss.sum()
+
+
+def _kl(d: Tensor, ratio: Tensor, knobs: _Knobs) -> Tensor:
+    """Each member's own estimator, (K,)."""
+    k3 = (-d).exp() + d - 1
+    kl = torch.where(knobs.uses(Kl.K3_IS), ratio * k3, k3)
+    kl = torch.where(knobs.uses(Kl.K2), ratio.detach() * d * d / 2, kl)
+    return torch.where(knobs.uses(Kl.K1_REWARD), d, kl)
+
+
+def _means(sums: Mapping[str, float]) -> dict[str, float]:
+    """What people read; entropy is estimated by the sampled tokens' own surprise."""
+    if not sums:
+        return {}
+    tokens = sums["tokens"]
+    return {
+        "loss": sums["loss"],
+        "kl": sums["kl"] / tokens,
+        "clip_fraction": sums["clipped"] / tokens,
+        "ratio_mean": sums["ratio"] / tokens,
+        "logp_diff": sums["mismatch"] / tokens,
+        "entropy": sums["surprise"] / tokens,
+        "ess": sums["trust"] ** 2 / (tokens * sums["trust_squared"]),
+        "tokens": tokens,
+    }

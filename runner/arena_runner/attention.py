@@ -1,0 +1,151 @@
+"""One attention function for every architecture: `arena`, registered through transformers' AttentionInterface.
+
+A forward that passes `arena_layout` decides itself who sees whom (a shared-prefix pack here, a cache of keys
+and values in the engine). Without one it is plain causal attention over right-padded rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention as sdpa
+from transformers import AttentionInterface
+
+from arena_runner.packing import Pack, Segment
+
+NAME = "arena"
+
+
+class Heads(NamedTuple):
+    """What one attention layer works on; H query heads share Hkv key heads."""
+
+    q: Tensor  # (B, H, T, D)
+    k: Tensor  # (B, Hkv, T, D)
+    v: Tensor  # (B, Hkv, T, D)
+    scale: float
+    window: int | None
+    """how many positions back a query sees, or None for all"""
+
+
+class Layout(Protocol):
+    """Who sees whom in one forward."""
+
+    def attend(self, layer: int, heads: Heads) -> Tensor:
+        """Attend in one layer; same shape as `heads.q`."""
+        ...
+
+
+def arena_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float,
+    arena_layout: Layout | None = None,
+    sliding_window: int | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Attend as the layout says; (B, H, T, D) in, (B, T, H, D) out."""
+    if arena_layout is None:
+        mask = (
+            attention_mask
+            if sliding_window is None
+            else _window_mask(query.shape[2], sliding_window, query.device)
+        )
+        out = sdpa(query, key, value, mask, is_causal=mask is None, scale=scaling, enable_gqa=True)
+    else:
+        out = arena_layout.attend(int(module.layer_idx), Heads(query, key, value, scaling, sliding_window))  # type: ignore[arg-type] # every attention module of transformers has one
+    return out.transpose(1, 2), None
+
+
+AttentionInterface.register(NAME, arena_attention)
+
+
+def install(model: Any) -> bool:
+    """Make a model use `arena`; False when its attention needs more than queries, keys and values.
+
+    Such a model (softcap, attention sinks, linear attention, state space) keeps its own attention and takes
+    the padded path in training.
+    """
+    config = model.config.get_text_config()
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+    odd = getattr(config, "attn_logit_softcapping", None) or hasattr(model, "sinks")
+    if odd or not kinds <= {"full_attention", "sliding_attention"} or not model._supports_attention_backend:  # noqa: SLF001 - transformers' own flag, no public twin
+        return False
+    model.set_attn_implementation(NAME)
+    return True
+
+
+class PackLayout:
+    """A shared-prefix pack in two attention calls a layer and group, without any mask over the whole pack.
+
+    The prompt is causal over itself; completions are G rows of queries over `[prompt, own]`, causal from the
+    lower right. Rows are padded at their end, where nothing real looks.
+    """
+
+    def __init__(self, pack: Pack) -> None:
+        self._segments = [_Completions(segment, pack.input_ids.device) for segment in pack.segments]
+
+    def attend(self, layer: int, heads: Heads) -> Tensor:
+        """See `Layout`."""
+        outs = []
+        for part in self._segments:
+            s = part.segment
+            q, k, v = (x[:, :, s.start : s.start + s.prompt] for x in heads[:3])
+            mask = _window_mask(s.prompt, heads.window, q.device)
+            outs.append(sdpa(q, k, v, mask, is_causal=mask is None, scale=heads.scale, enable_gqa=True))
+            if part.longest:
+                outs.append(part.attend(heads))
+        return torch.cat(outs, dim=2)
+
+
+class _Completions:
+    """Index tables that unfold one group's completions to padded rows and back."""
+
+    def __init__(self, segment: Segment, device: torch.device) -> None:
+        self.segment = segment
+        self.longest = max(segment.inputs, default=0)
+        rows: list[int] = []
+        flat: list[int] = []
+        at = segment.start + segment.prompt
+        for g, length in enumerate(segment.inputs):
+            rows += [*range(at, at + length), *[segment.start] * (self.longest - length)]
+            flat += range(g * self.longest, g * self.longest + length)
+            at += length
+        self._rows = torch.tensor(rows, device=device, dtype=torch.long)  # (G * Lmax,) into the pack
+        self._flat = torch.tensor(flat, device=device, dtype=torch.long)  # (tokens,) into the padded rows
+        total = segment.prompt + self.longest
+        positions = torch.arange(total, device=device)
+        self._distance = positions[segment.prompt :, None] - positions  # (Lmax, P + Lmax)
+        self._causal = self._distance >= 0
+
+    def attend(self, heads: Heads) -> Tensor:
+        """(1, H, T, D) of the whole pack → (1, H, tokens of these completions, D)."""
+        mask = self._causal
+        if heads.window is not None:
+            mask = mask & (self._distance < heads.window)
+        k, v = (torch.cat([self._prompt(x), self._unfold(x)], dim=2) for x in (heads.k, heads.v))
+        out = sdpa(self._unfold(heads.q), k, v, mask, scale=heads.scale, enable_gqa=True)  # (G, H, Lmax, D)
+        return out.transpose(0, 1).flatten(1, 2)[:, self._flat].unsqueeze(0)
+
+    def _unfold(self, x: Tensor) -> Tensor:
+        """(1, H, T, D) → (G, H, Lmax, D)."""
+        rows = x[0, :, self._rows]
+        return rows.view(x.shape[1], len(self.segment.inputs), self.longest, x.shape[3]).transpose(0, 1)
+
+    def _prompt(self, x: Tensor) -> Tensor:
+        """(1, H, T, D) → (G, H, P, D), without a copy."""
+        s = self.segment
+        return x[:, :, s.start : s.start + s.prompt].expand(len(s.inputs), -1, -1, -1)
+
+
+def _window_mask(length: int, window: int | None, device: torch.device) -> Tensor | None:
+    """Causal mask that forgets what is `window` positions back; None where that never happens."""
+    if window is None or window >= length:
+        return None
+    distance = torch.arange(length, device=device)[:, None] - torch.arange(length, device=device)
+    return (distance >= 0) & (distance < window)
