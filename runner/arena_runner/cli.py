@@ -1,0 +1,60 @@
+"""`arena-runner`: one command per process of the project, each imported only when it is asked for.
+
+To add a command: write a click command somewhere in this package and name it in `COMMANDS`. A module that
+cannot be imported (torch is not installed, say) breaks its own command and no other.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "server": ("arena_runner.server.main:command", "Run the control plane of one home."),
+    "work": ("arena_runner.worker.main:command", "Take a job from a server and train it."),
+    "train": ("arena_runner.worker.foreground:command", "Train a manifest here, without a server."),
+    "serve": ("arena_runner.serving.main:command", "Serve one base model and its adapters."),
+    "check": ("arena_runner.checks.main:command", "Run dataset and reward checks here, without a server."),
+    "models": ("arena_runner.models.main:command", "Fetch and list base models."),
+}
+"""command → where it is defined, and the line that `--help` shows without importing it"""
+
+MISSING = 'needs {name}, which is not installed: pip install "arena-runner[train]"'
+
+
+class LazyGroup(click.Group):
+    """Imports a command when it runs, not when it is listed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every command, installed extras or not."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command; a missing library is one clear line."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        try:
+            command = getattr(import_module(module), attribute)
+        except ModuleNotFoundError as problem:
+            message = f"arena-runner {cmd_name} {MISSING.format(name=problem.name)}"
+            raise click.ClickException(message) from problem
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{COMMANDS[cmd_name][0]} is no click command")
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands from the table, so that `--help` stays fast."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup)
+@click.version_option(package_name="arena-runner")
+def main() -> None:
+    """Train, serve and keep the books: the runner behind arena-gitops."""
+
+
+if __name__ == "__main__":
+    main()

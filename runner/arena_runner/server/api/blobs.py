@@ -1,0 +1,63 @@
+"""`/api/v1/blobs`: content-addressed files, streamed both ways."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import FileResponse
+
+from arena_runner.server.api.door import TheWorld, caller, world_of
+from arena_runner.server.auth import Caller, Role
+from arena_runner.server.refusals import RefusedError
+from arena_runner.server.services import jobs, runs
+from arena_runner.server.world import World
+
+OCTETS = "application/octet-stream"
+
+router = APIRouter(prefix="/api/v1/blobs", tags=["blobs"])
+
+Anyone = Annotated[Caller, caller(Role.VIEWER, Role.WORKER)]
+Reader = Annotated[Caller, caller(Role.EDITOR, Role.WORKER)]
+Writer = Annotated[Caller, caller(Role.EDITOR, Role.WORKER)]
+
+
+@router.head("/{digest}")
+def has_blob(world: TheWorld, _caller: Anyone, digest: str) -> Response:
+    """Whether the blob is here, and how large it is."""
+    path = world.blobs.path(digest)
+    if not path.is_file():
+        return Response(status_code=404)
+    return Response(headers={"Content-Length": str(path.stat().st_size), "Content-Type": OCTETS})
+
+
+@router.get("/{digest}")
+def get_blob(world: TheWorld, caller: Reader, digest: str) -> FileResponse:
+    """The blob's bytes; a worker gets those of its own job only."""
+    if caller.role == Role.WORKER and caller.run_id is not None:
+        _check_worker_may_read(world, caller.run_id, digest)
+    return FileResponse(world.blobs.existing(digest), media_type=OCTETS)
+
+
+@router.put("/{digest}")
+async def put_blob(request: Request, _caller: Writer, digest: str) -> Response:
+    """Store a blob: 201 when it is new, 200 when it was here, 422 when the bytes are others."""
+    blobs = world_of(request).blobs
+    if blobs.has(digest):
+        return Response(status_code=200)
+    incoming = blobs.receive(digest)
+    try:
+        async for chunk in request.stream():
+            incoming.write(chunk)
+        await asyncio.to_thread(incoming.commit)  # it waits for the disk
+    finally:
+        incoming.abandon()  # of no effect once committed
+    return Response(status_code=201)
+
+
+def _check_worker_may_read(world: World, run_id: str, digest: str) -> None:
+    with world.store.read() as session:
+        allowed = jobs.digests(runs.get(session, run_id))
+    if digest not in allowed:
+        raise RefusedError(403, "forbidden", f"blob {digest} is no part of run {run_id}")

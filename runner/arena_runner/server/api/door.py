@@ -1,0 +1,130 @@
+"""What every route shares: the caller, request ids, size limits, and one shape for every error."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from arena_gitops.spec.wire import ErrorBody
+from arena_runner.server.auth import Caller, Role, authorise
+from arena_runner.server.refusals import RefusedError
+from arena_runner.server.world import World
+
+BODY_LIMIT = 64 * 2**20
+"""Of everything but blobs, which have a limit of their own."""
+
+REQUEST_ID = "X-Request-ID"
+CODES = {
+    400: "bad-request",
+    404: "not-found",
+    405: "method-not-allowed",
+    413: "too-large",
+    422: "bad-request",
+}
+
+log = logging.getLogger(__name__)
+
+
+def world_of(request: Request) -> World:
+    """The server's `World`."""
+    found = request.app.state.world
+    if not isinstance(found, World):
+        raise TypeError("the app was made without a World")
+    return found
+
+
+TheWorld = Annotated[World, Depends(world_of)]
+
+
+def caller(*roles: Role) -> Any:
+    """A dependency: the caller, who must have one of the roles."""
+
+    def check(request: Request) -> Caller:
+        return authorise(world_of(request), request.headers.get("authorization"), *roles)
+
+    return Depends(check)
+
+
+def etag_header(request: Request, name: str) -> str | None:
+    """An entity tag as people write it: with or without quotes, weak or not."""
+    value = request.headers.get(name)
+    return value.strip().removeprefix("W/").strip('"') if value else None
+
+
+def error(status: int, code: str, message: str, details: Mapping[str, str] | None = None) -> JSONResponse:
+    """An error answer."""
+    body = ErrorBody(
+        code=code, message=message.replace("[", "(").replace("]", ")"), details=dict(details or {})
+    )
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    return JSONResponse(body.model_dump(), status_code=status, headers=headers)
+
+
+def install(app: FastAPI) -> None:
+    """Give an app the error handlers and the middleware."""
+
+    @app.exception_handler(RefusedError)
+    def refused(_request: Request, problem: RefusedError) -> Response:
+        return error(problem.status, problem.code, problem.message, problem.details)
+
+    @app.exception_handler(HTTPException)
+    def http(request: Request, problem: HTTPException) -> Response:
+        code = CODES.get(problem.status_code, f"http-{problem.status_code}")
+        return error(problem.status_code, code, f"{request.method} {request.url.path}: {problem.detail}")
+
+    @app.exception_handler(RequestValidationError)
+    def invalid(_request: Request, problem: RequestValidationError) -> Response:
+        lines = [f"{'.'.join(str(part) for part in e['loc'])}: {e['msg']}" for e in problem.errors()]
+        return error(422, "bad-request", "; ".join(lines))
+
+    app.middleware("http")(_number_and_guard)
+    app.add_middleware(BodyLimit)
+
+
+async def _number_and_guard(
+    request: Request, call_next: Callable[[Request], Awaitable[Response]]
+) -> Response:
+    number = request.headers.get(REQUEST_ID) or uuid.uuid4().hex
+    try:
+        response = await call_next(request)
+    except Exception:
+        log.exception("request %s: %s %s failed", number, request.method, request.url.path)
+        message = f"the server failed on this request; its log has the reason under {number}"
+        response = error(500, "internal", message, {"request_id": number})
+    response.headers[REQUEST_ID] = number
+    return response
+
+
+class BodyLimit:
+    """Refuses bodies over `BODY_LIMIT`, declared or streamed, except those of blobs."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Count what comes in."""
+        if scope["type"] != "http" or scope["path"].startswith("/api/v1/blobs/"):
+            await self.app(scope, receive, send)
+            return
+        if int(dict(scope["headers"]).get(b"content-length", b"0")) > BODY_LIMIT:
+            await error(413, "too-large", f"a body may have {BODY_LIMIT} bytes")(scope, receive, send)
+            return
+        size = 0
+
+        async def counted() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > BODY_LIMIT:
+                raise HTTPException(413, f"a body may have {BODY_LIMIT} bytes")
+            return message
+
+        await self.app(scope, counted, send)

@@ -1,0 +1,149 @@
+"""`/api/v1`: the native API as `arena_gitops.spec.wire` has it in its table, apart from blobs and workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, StreamingResponse
+from sqlalchemy import select
+
+from arena_gitops.spec.job import RunStatus
+from arena_gitops.spec.resource import KINDS, NAME_PATTERN, Address, Frozen
+from arena_gitops.spec.wire import Owner, PutResource, ResourceDocument, StateDocument, StoredEvent, Tier
+from arena_runner.server.api.door import TheWorld, caller, etag_header
+from arena_runner.server.auth import Caller, Role
+from arena_runner.server.refusals import RefusedError
+from arena_runner.server.services import documents, resources, runs
+from arena_runner.server.store.tables import EventRow
+from arena_runner.server.world import World
+
+NDJSON = "application/x-ndjson"
+EVENTS_AT_ONCE = 1000
+
+router = APIRouter(prefix="/api/v1", tags=["native"])
+health = APIRouter(tags=["health"])
+
+Viewer = Annotated[Caller, caller(Role.VIEWER)]
+Editor = Annotated[Caller, caller(Role.EDITOR)]
+Name = Annotated[str, Query(pattern=NAME_PATTERN)]
+
+
+class RetireQuery(Frozen):
+    """Whose resource is retired, and how; `retire`, which keeps its data, is the only way there is."""
+
+    stack: str
+    namespace: str = "main"
+    mode: Literal["retire"] = "retire"
+
+
+@health.get("/healthz")
+def healthz(world: TheWorld) -> dict[str, bool]:
+    """The process answers."""
+    return {"ok": True, "draining": world.draining.is_set()}
+
+
+@health.get("/readyz")
+def readyz(world: TheWorld) -> JSONResponse:
+    """The database answers, and whether MLflow does; 503 while the server is stopping."""
+    lineage = world.store.lineage()
+    ready = not world.draining.is_set()
+    body = {"ok": ready, "lineage": lineage, "mlflow": world.links.mlflow_ready.is_set()}
+    return JSONResponse(body, status_code=200 if ready else 503)
+
+
+@router.get("/state", response_model=StateDocument)
+def get_state(
+    request: Request, world: TheWorld, _caller: Viewer, stack: str, namespace: Name = "main"
+) -> Response:
+    """Everything managed by one stack in one namespace; 304 when the caller has it already."""
+    with world.store.read() as session:
+        document = documents.state(session, world, Owner(stack=stack, namespace=namespace))
+    headers = {"ETag": f'"{document.etag}"', "Cache-Control": "no-cache"}
+    if etag_header(request, "if-none-match") == document.etag:
+        return Response(status_code=304, headers=headers)
+    return Response(document.model_dump_json(), media_type="application/json", headers=headers)
+
+
+@router.put("/resources/{kind}/{name}", dependencies=[caller(Role.EDITOR)])
+def put_resource(
+    request: Request, world: TheWorld, kind: str, name: str, body: PutResource
+) -> ResourceDocument:
+    """Make a resource so. Headers: `If-Match` (absent: it must not exist yet), `Idempotency-Key`."""
+    key = request.headers.get("idempotency-key")
+    put = resources.Put(_address(kind, name), body, etag_header(request, "if-match"), key)
+    return resources.put(world, put)
+
+
+@router.delete("/resources/{kind}/{name}", status_code=204, dependencies=[caller(Role.EDITOR)])
+def delete_resource(
+    request: Request, world: TheWorld, kind: str, name: str, query: Annotated[RetireQuery, Query()]
+) -> Response:
+    """Retire a resource; its data stays."""
+    owner = Owner(stack=query.stack, namespace=query.namespace)
+    resources.retire(world, _address(kind, name), owner, etag_header(request, "if-match"))
+    return Response(status_code=204)
+
+
+@router.get("/tiers")
+def get_tiers(world: TheWorld, _caller: Viewer) -> tuple[Tier, ...]:
+    """The compute classes of this server."""
+    return world.tiers.tiers
+
+
+@router.get("/runs/{run_id}")
+def get_run(world: TheWorld, _caller: Viewer, run_id: str) -> RunStatus:
+    """A run's newest status."""
+    with world.store.read() as session:
+        return runs.status(session, world, run_id)
+
+
+@router.get("/runs/{run_id}/events")
+def get_events(world: TheWorld, _caller: Viewer, run_id: str, after: int = 0) -> StreamingResponse:
+    """A run's events with index > `after`, one JSON object a line; ends where the history ends for now."""
+    with world.store.read() as session:
+        runs.get(session, run_id)
+    return StreamingResponse(_events(world, run_id, after), media_type=NDJSON)
+
+
+@router.get("/runs/{run_id}/logs")
+def get_logs(world: TheWorld, _caller: Viewer, run_id: str) -> Response:
+    """What the run's workers printed, one after the other."""
+    with world.store.read() as session:
+        runs.get(session, run_id)
+    path = world.home.run(run_id) / "logs" / "worker.log"
+    return FileResponse(path, media_type="text/plain") if path.is_file() else PlainTextResponse("")
+
+
+@router.post("/runs/{run_id}/stop")
+def stop_run(world: TheWorld, _caller: Editor, run_id: str) -> RunStatus:
+    """Ask a run to stop at its next iteration's end; one that has ended stays as it is."""
+    with world.store.write() as session:
+        runs.stop(runs.get(session, run_id), "user", world.clock())
+        session.flush()
+        answer = runs.status(session, world, run_id)
+    world.bell.ring()
+    return answer
+
+
+def _address(kind: str, name: str) -> Address:
+    try:
+        return Address.parse(f"{kind}/{name}")
+    except ValueError as problem:
+        raise RefusedError(422, "bad-address", f"{problem}; kinds are {', '.join(KINDS)}") from problem
+
+
+def _events(world: World, run_id: str, after: int) -> Iterator[bytes]:
+    while True:
+        with world.store.read() as session:
+            query = select(EventRow).where(EventRow.run_id == run_id, EventRow.position > after)
+            rows = list(session.scalars(query.order_by(EventRow.position).limit(EVENTS_AT_ONCE)))
+        for row in rows:
+            stored = StoredEvent.model_validate(
+                {"index": row.position, "segment": row.segment, "event": row.body}
+            )
+            yield stored.model_dump_json().encode() + b"\n"
+        if len(rows) < EVENTS_AT_ONCE:
+            return
+        after = rows[-1].position

@@ -1,0 +1,18 @@
+"""The HTTP face of a `World`. To add an API: write a router in `api/` and include it here."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from arena_runner.server.api import blobs, door, native, workers
+from arena_runner.server.world import VERSION, World
+
+
+def create_app(world: World) -> FastAPI:
+    """An app whose routes work on `world`."""
+    app = FastAPI(title="arena-gitops", version=VERSION, openapi_url="/openapi.json", redoc_url=None)
+    app.state.world = world
+    door.install(app)
+    for router in (native.health, native.router, blobs.router, workers.router):
+        app.include_router(router)
+    return app

@@ -1,0 +1,43 @@
+"""The thread of a controller: look at the world when the bell rings, and every few seconds anyway."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from arena_runner.server.world import World
+
+log = logging.getLogger(__name__)
+
+
+class Controller(threading.Thread):
+    """Calls `reconcile` until stopped. A step that fails is logged and tried again: nothing is remembered."""
+
+    interval_s = 1.0
+
+    def __init__(self, world: World) -> None:
+        super().__init__(name=type(self).__name__, daemon=True)
+        self.world = world
+        self._wake = world.bell.hear()
+        self._stopping = False
+
+    def reconcile(self) -> None:
+        """Look, compare, take the next step of whatever needs one."""
+        raise NotImplementedError
+
+    def run(self) -> None:
+        """The loop."""
+        while not self._stopping:
+            self._wake.clear()
+            try:
+                self.reconcile()
+            except Exception:
+                log.exception("%s failed; it looks again in %g s", self.name, self.interval_s)
+            self._wake.wait(self.interval_s)
+
+    def stop(self) -> None:
+        """Let the current step end, then no more."""
+        self._stopping = True
+        self._wake.set()
+        if self.is_alive():
+            self.join(timeout=30)

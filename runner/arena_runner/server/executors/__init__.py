@@ -1,0 +1,1 @@
+"""Where workers are started. Today: subprocesses of this machine."""

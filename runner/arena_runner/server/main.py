@@ -1,0 +1,102 @@
+"""`arena-runner server`: build the world, start the controllers, answer HTTP, and stop in good order.
+
+Stopping (SIGTERM, SIGINT): withdraw the announcement, hand out nothing new, let workers save while the API still
+answers them, then end controllers, model servers, MLflow and at last HTTP. A second signal ends at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import click
+import uvicorn
+
+from arena_gitops.errors import ArenaError
+from arena_runner.server import life
+from arena_runner.server.app import create_app
+from arena_runner.server.artifacts import BlobStore
+from arena_runner.server.auth import Role, issue
+from arena_runner.server.home import Home
+from arena_runner.server.plant import Plant
+from arena_runner.server.settings import load_settings, load_tiers
+from arena_runner.server.store.database import Store
+from arena_runner.server.world import VERSION, World
+
+log = logging.getLogger(__name__)
+
+
+@click.command("server")
+@click.option("--home", type=click.Path(path_type=Path), help="Folder of this server; default $ARENA_HOME.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=0, help="Port; 0: the one used last, else a free one.")
+@click.option("--mlflow-uri", help="A tracking server that runs already; default: start one.")
+def command(home: Path | None, host: str, port: int, mlflow_uri: str | None) -> None:
+    """Run the control plane of one home."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        serve(Home.find(home), host, port, mlflow_uri)
+    except ArenaError as problem:
+        click.echo(f"error: {problem}", err=True)
+        raise SystemExit(problem.exit_code) from problem
+
+
+def serve(home: Home, host: str, port: int, mlflow_uri: str | None) -> None:
+    """Run until told to stop."""
+    home.prepare()
+    with life.only_server(home):
+        world = open_world(home)
+        previous = life.remembered(home)
+        token = issue(world, Role.ADMIN, "embedded", text=previous.token if previous else None)
+        listener = life.listen(host, port, previous.port if previous else None)
+        bound = listener.getsockname()[1]
+        world.links.server = f"http://{host}:{bound}"
+        plant = Plant(world, mlflow_uri)
+        config = uvicorn.Config(create_app(world), log_config=None, access_log=False, lifespan="off")
+        http = _Http(config, plant, lambda: life.announce(home, port=bound, token=token, version=VERSION))
+        http.run(sockets=[listener])
+        plant.close()
+        world.store.close()
+        log.info("stopped")
+
+
+def open_world(home: Home) -> World:
+    """Settings, database (migrated) and blobs of a home."""
+    return World(
+        home=home,
+        store=Store.open(f"sqlite:///{home.database}"),
+        blobs=BlobStore(home.blobs),
+        settings=load_settings(home.settings),
+        tiers=load_tiers(home.tiers),
+    )
+
+
+class _Http(uvicorn.Server):
+    """Announces itself once it accepts connections, and drains before it closes."""
+
+    def __init__(self, config: uvicorn.Config, plant: Plant, announce: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._plant, self._announce = plant, announce
+        self._drain: threading.Thread | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        self._plant.start()
+        self._announce()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._drain is not None:
+            self.force_exit = self.should_exit = True
+            return
+        self._drain = threading.Thread(target=self._drain_then_exit, name="drain")
+        self._drain.start()
+
+    def _drain_then_exit(self) -> None:
+        try:
+            self._plant.drain()
+        finally:
+            self.should_exit = True

@@ -1,0 +1,112 @@
+"""Which run trains an experiment's current version: an equal one is shared, a raised budget resumes it."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from arena_gitops.spec.algorithms import ALGORITHMS
+from arena_gitops.spec.digest import Fingerprint
+from arena_gitops.spec.job import FailureReason, JobInputs, RunState
+from arena_gitops.spec.wire import ExperimentSpec
+from arena_runner.server.refusals import RefusedError
+from arena_runner.server.services import runs
+from arena_runner.server.services.runs import RunPair
+from arena_runner.server.store.tables import ResourceRow, VersionRow
+from arena_runner.server.world import World
+
+
+def check(world: World, spec: ExperimentSpec) -> None:
+    """Refuse what could never be trained here, before anything is stored."""
+    algorithm = spec.manifest.get("algorithm")
+    name = algorithm.get("name") if isinstance(algorithm, dict) else None
+    if name not in ALGORITHMS:
+        known = ", ".join(sorted(ALGORITHMS))
+        raise RefusedError(422, "unsupported-algorithm", f"this server trains {known}; not {name}")
+    if runs.max_steps_of(spec) <= 0:
+        raise RefusedError(422, "bad-spec", "manifest.training.max_steps must be a positive number")
+    missing = world.blobs.missing(_files(spec.inputs))
+    if missing:
+        message = f"upload these blobs first: {', '.join(missing)}"
+        raise RefusedError(422, "blob-missing", message, {"missing": ",".join(missing)})
+
+
+def settle(session: Session, world: World, row: ResourceRow, spec: ExperimentSpec) -> None:
+    """Give the current version its run, and leave the runs of others that nobody needs any more."""
+    session.flush()
+    version = current_version(session, row)
+    if version.run_id is None:
+        version.run_id = _run_for(session, world, row, spec).run.id
+        session.flush()
+    _want(session, world, runs.get(session, version.run_id), spec)
+    _leave_other_versions(session, world, row, "replaced")
+
+
+def leave(session: Session, world: World, row: ResourceRow, cause: str) -> None:
+    """The experiment is retired: stop its run unless another experiment shares it."""
+    session.flush()
+    _stop_unless_shared(session, world, current_version(session, row).run_id, cause)
+
+
+def current_version(session: Session, row: ResourceRow) -> VersionRow:
+    """The version row a resource stands at."""
+    query = select(VersionRow).where(VersionRow.namespace == row.namespace, VersionRow.kind == row.kind)
+    return session.scalars(query.where(VersionRow.name == row.name, VersionRow.version == row.version)).one()
+
+
+def _run_for(session: Session, world: World, row: ResourceRow, spec: ExperimentSpec) -> RunPair:
+    fingerprint = Fingerprint.model_validate(row.fingerprint).run
+    return runs.reusable(session, fingerprint, row.rerun) or runs.create(session, world, row, spec)
+
+
+def _want(session: Session, world: World, pair: RunPair, spec: ExperimentSpec) -> None:
+    """Apply the budget and placement of a PUT to its run, new or known."""
+    run, state, now = pair.run, RunState(pair.state.state), world.clock()
+    more_steps = runs.max_steps_of(spec) > run.max_steps
+    more_time = _more(runs.runtime_of(spec), run.max_runtime_s)
+    alone = len(runs.users(session, run.id)) <= 1
+    if more_steps or (alone and state == RunState.QUEUED):
+        run.max_steps = runs.max_steps_of(spec)
+    if more_time or alone:
+        run.max_runtime_s = runs.runtime_of(spec)
+    if alone and state not in runs.AT_WORK:
+        run.tier = spec.tier
+    if run.stop_cause in runs.STOPPED_BY_US:  # nobody decided against this version; it is back
+        _return(pair, now)
+    elif more_steps and state.ended:
+        runs.resume(pair, f"max_steps was raised to {run.max_steps}", now)
+    elif more_time and state == RunState.FAILED and pair.state.reason == FailureReason.BUDGET:
+        runs.resume(pair, "max_runtime was raised", now)
+
+
+def _return(pair: RunPair, now: float) -> None:
+    if RunState(pair.state.state) == RunState.STOPPED:
+        runs.resume(pair, "its experiment is back", now)
+    pair.run.wanted, pair.run.stop_cause = "run", None
+
+
+def _leave_other_versions(session: Session, world: World, row: ResourceRow, cause: str) -> None:
+    query = select(VersionRow.run_id).where(
+        VersionRow.namespace == row.namespace, VersionRow.kind == row.kind
+    )
+    others = query.where(VersionRow.name == row.name, VersionRow.version != row.version)
+    for run_id in set(session.scalars(others)):
+        _stop_unless_shared(session, world, run_id, cause)
+
+
+def _stop_unless_shared(session: Session, world: World, run_id: str | None, cause: str) -> None:
+    if run_id is not None and not runs.users(session, run_id):
+        runs.stop(runs.get(session, run_id), cause, world.clock())
+
+
+def _more(new: float | None, old: float | None) -> bool:
+    return old is not None and (new is None or new > old)
+
+
+def _files(inputs: JobInputs) -> set[str]:
+    files: set[str] = set()
+    if inputs.dataset and inputs.dataset.digest:
+        files.add(inputs.dataset.digest)
+    for part in (inputs.reward, inputs.environment):
+        files.update(part.files.values() if part else ())
+    return files

@@ -1,0 +1,273 @@
+"""What workers do: claim a run, report its events. A repeat of either is harmless.
+
+A claim raises the run's fence; reports with an older one are refused, so a worker that was thought dead cannot
+write into what its successor does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from arena_gitops.spec.job import (
+    CheckpointSaved,
+    FailureReason,
+    Finished,
+    JobEvent,
+    JobInputs,
+    JobLimits,
+    JobSpec,
+    ModelRef,
+    ResumeState,
+    ResumeStateSaved,
+    RunState,
+    Started,
+)
+from arena_gitops.spec.wire import Claim, ClaimRequest, EventBatch, EventReceipt, ExperimentSpec
+from arena_runner.server.refusals import RefusedError
+from arena_runner.server.services import runs
+from arena_runner.server.services.runs import RunPair
+from arena_runner.server.settings import resolve_tier
+from arena_runner.server.store.tables import CheckpointRow, EventRow, RunRow, RunStateRow
+from arena_runner.server.summary import Summary, fold
+from arena_runner.server.world import World
+
+DEFAULT_SEED = 42
+"""What the published manifest schema says for `rand_seed`."""
+
+
+def claim(world: World, request: ClaimRequest) -> Claim | None:
+    """Give a queued run to a worker; None when there is nothing for it."""
+    if world.draining.is_set():
+        return None
+    with world.store.write() as session:
+        pair = _held_by(session, request) or _next(session, world, request)
+        if pair is None:
+            return None
+        if pair.state.state == RunState.QUEUED:
+            _take(pair, request, world)
+        job = job_spec(pair, world)
+        fence = pair.state.fence
+    world.bell.ring()
+    return Claim(job=job, fence=fence)
+
+
+def report(world: World, run_id: str, segment: int, batch: EventBatch) -> EventReceipt:
+    """Record a segment's next events; says how far they were accepted and whether to go on."""
+    with world.store.write() as session:
+        pair = runs.get(session, run_id)
+        _check_fence(pair, segment, batch)
+        if RunState(pair.state.state).ended:  # the answer to its last batch was lost
+            return EventReceipt(accepted_seq=pair.state.last_seq, directive="stop")
+        for event in batch.events:
+            if event.seq <= pair.state.last_seq:
+                continue  # a repeat
+            if event.seq != pair.state.last_seq + 1:
+                break  # a gap: the receipt tells the worker where to go on
+            _record(session, world, pair, event)
+        pair.state.heartbeat = pair.state.updated = world.clock()
+        receipt = EventReceipt(accepted_seq=pair.state.last_seq, directive=_directive(pair))
+    if batch.events:
+        world.bell.ring()
+    return receipt
+
+
+def job_spec(pair: RunPair, world: World) -> JobSpec:
+    """The run's current segment as its worker receives it."""
+    spec = ExperimentSpec.model_validate(pair.run.spec)
+    model = mapped_model(spec.model, world)
+    remaining = None
+    if pair.run.max_runtime_s is not None:
+        remaining = max(0.0, pair.run.max_runtime_s - pair.state.spent_s)
+    return JobSpec(
+        run_id=pair.run.id,
+        segment=pair.state.segments - 1,
+        experiment=pair.run.experiment,
+        fingerprint=pair.run.fingerprint,
+        manifest=_manifest(spec, pair.run.max_steps, model),
+        inputs=JobInputs.model_validate(pair.run.inputs),
+        model=model,
+        seed=_seed(spec.manifest),
+        tier=resolve_tier(pair.run.tier, world.tiers)[0].id,
+        limits=JobLimits(max_steps=world.settings.limits.max_steps, max_runtime_s=remaining),
+        resume=ResumeState.model_validate(pair.state.resume) if pair.state.resume else None,
+    )
+
+
+def mapped_model(model: ModelRef | None, world: World) -> ModelRef | None:
+    """The base model this server uses for the one that was asked for (`settings.yaml: models.map`)."""
+    if model is None or model.id not in world.settings.models.map:
+        return model
+    return ModelRef(id=world.settings.models.map[model.id])
+
+
+def digests(pair: RunPair) -> frozenset[str]:
+    """Every blob the run's worker may read."""
+    return frozenset(_digests([pair.run.inputs, pair.state.resume, pair.state.resume_before]))
+
+
+def effective_max_steps(run: RunRow, world: World) -> int:
+    """What the worker will stop at."""
+    limit = world.settings.limits.max_steps
+    return run.max_steps if limit is None else min(limit, run.max_steps)
+
+
+def _held_by(session: Session, request: ClaimRequest) -> RunPair | None:
+    """The run this very worker has claimed but knows nothing of: its answer was lost."""
+    query = select(RunRow, RunStateRow).join(RunStateRow)
+    query = query.where(RunStateRow.state == RunState.VALIDATING, RunStateRow.worker_id == request.worker_id)
+    if request.run_id is not None:
+        query = query.where(RunRow.id == request.run_id)
+    found = session.execute(query.where(RunStateRow.last_seq == 0)).first()
+    return RunPair(*found) if found else None
+
+
+def _next(session: Session, world: World, request: ClaimRequest) -> RunPair | None:
+    query = select(RunRow, RunStateRow).join(RunStateRow)
+    query = query.where(RunStateRow.state == RunState.QUEUED, RunRow.wanted == "run").order_by(RunRow.created)
+    if request.run_id is not None:
+        query = query.where(RunRow.id == request.run_id)
+    for run, state in session.execute(query):
+        suits = request.run_id is not None or resolve_tier(run.tier, world.tiers)[0].id == request.tier
+        if suits and base_ready(run):
+            return RunPair(run, state)
+    return None
+
+
+def base_ready(run: RunRow) -> bool:
+    """Whether the start weights, if any, are known."""
+    base = JobInputs.model_validate(run.inputs).base
+    return base is None or bool(base.files)
+
+
+def _take(pair: RunPair, request: ClaimRequest, world: World) -> None:
+    now = world.clock()
+    state = pair.state
+    state.state, state.reason, state.message = RunState.VALIDATING, None, "the worker is loading"
+    state.fence += 1
+    state.segments += 1
+    state.last_seq = 0
+    state.worker_id, state.claimed, state.heartbeat, state.updated = request.worker_id, now, now, now
+    state.job_max_steps = effective_max_steps(pair.run, world)
+
+
+def _check_fence(pair: RunPair, segment: int, batch: EventBatch) -> None:
+    current = pair.state.segments - 1
+    ended = RunState(pair.state.state).ended
+    # Ending a run raises the fence too; its own worker may still repeat its last batch.
+    valid = {pair.state.fence, pair.state.fence - 1} if ended else {pair.state.fence}
+    if segment != current or batch.fence not in valid:
+        message = f"run {pair.run.id} is no longer yours: segment {segment} fence {batch.fence} is over"
+        raise RefusedError(409, "fenced", message, {"segment": str(current), "fence": str(pair.state.fence)})
+
+
+def _record(session: Session, world: World, pair: RunPair, event: JobEvent) -> None:
+    state = pair.state
+    _check_uploads(world, event)
+    state.last_seq = event.seq
+    state.last_index += 1
+    body = event.model_dump(mode="json")
+    row = EventRow(run_id=pair.run.id, position=state.last_index, segment=state.segments - 1, seq=event.seq)
+    row.type, row.body, row.tracked = event.type, body, False
+    session.add(row)
+    state.summary = fold(Summary.model_validate(state.summary), event).model_dump(mode="json")
+    match event:
+        case Started():
+            state.state, state.message = RunState.RUNNING, ""
+        case CheckpointSaved():
+            _keep_checkpoint(session, pair, event)
+        case ResumeStateSaved():
+            _keep_resume_state(pair, event)
+        case Finished():
+            _finish(pair, event, world)
+        case _:
+            pass
+
+
+def _check_uploads(world: World, event: JobEvent) -> None:
+    files: dict[str, str] = {}
+    if isinstance(event, CheckpointSaved):
+        files = event.checkpoint.files
+    elif isinstance(event, ResumeStateSaved):
+        files = event.state.files
+    missing = world.blobs.missing(files.values())
+    if missing:
+        message = f"event {event.seq} names blobs that were not uploaded: {', '.join(missing)}"
+        raise RefusedError(422, "blob-missing", message)
+
+
+def _keep_checkpoint(session: Session, pair: RunPair, event: CheckpointSaved) -> None:
+    saved = event.checkpoint
+    query = select(CheckpointRow.id).where(CheckpointRow.run_id == pair.run.id)
+    if session.scalar(query.where(CheckpointRow.step == saved.step, CheckpointRow.member == saved.member)):
+        return  # a resumed segment repeats itself; the first is what was registered
+    row = CheckpointRow(run_id=pair.run.id, position=pair.state.last_index, **saved.model_dump(mode="json"))
+    session.add(row)
+    session.flush()
+
+
+def _keep_resume_state(pair: RunPair, event: ResumeStateSaved) -> None:
+    newest = pair.state.resume
+    if newest is None or event.state.iteration > newest["iteration"]:
+        pair.state.restarts = 0
+    pair.state.resume_before = newest
+    pair.state.resume = event.state.model_dump(mode="json")
+
+
+def _finish(pair: RunPair, event: Finished, world: World) -> None:
+    now = world.clock()
+    if event.state == RunState.COMPLETED:
+        _complete(pair, event, world)
+    elif pair.run.wanted == "stop" and event.state == RunState.STOPPED:
+        runs.settle_stop(pair, now)
+    elif world.draining.is_set() and event.state == RunState.STOPPED:
+        runs.requeue(pair, "the server was stopped; continues when it is started", now)
+    elif event.state == RunState.STOPPED or event.reason in {FailureReason.INFRA, None}:
+        runs.lose_worker(pair, event.message or "the worker stopped unasked", now)
+    else:
+        runs.end(pair, RunState.FAILED, now, reason=event.reason, message=event.message)
+
+
+def _complete(pair: RunPair, event: Finished, world: World) -> None:
+    now, done = world.clock(), pair.state.job_max_steps or 0
+    wanted = effective_max_steps(pair.run, world)
+    if pair.run.wanted == "run" and wanted > done and pair.state.resume:
+        runs.requeue(pair, f"max_steps was raised from {done} to {wanted}", now)
+        return
+    capped = f"capped at {done} of {pair.run.max_steps}" if done < pair.run.max_steps else ""
+    runs.end(pair, RunState.COMPLETED, now, message=event.message or capped)
+
+
+def _directive(pair: RunPair) -> Literal["continue", "stop"]:
+    over = pair.state.state not in runs.AT_WORK
+    return "stop" if over or pair.run.wanted == "stop" else "continue"
+
+
+def _manifest(spec: ExperimentSpec, max_steps: int, model: ModelRef | None) -> dict[str, Any]:
+    manifest: dict[str, Any] = dict(spec.manifest)
+    if isinstance(training := manifest.get("training"), dict):
+        manifest["training"] = {**training, "max_steps": max_steps}
+    network = manifest.get("network")
+    if model != spec.model and model is not None and isinstance(network, dict):
+        manifest["network"] = {**network, "pretrained_model_name_or_path": model.id}
+    return manifest
+
+
+def _seed(manifest: dict[str, Any]) -> int:
+    for section, key in (("mutation", "rand_seed"), ("algorithm", "seed")):
+        part = manifest.get(section)
+        value = part.get(key) if isinstance(part, dict) else None
+        if isinstance(value, int):
+            return value
+    return DEFAULT_SEED
+
+
+def _digests(value: Any) -> Iterable[str]:
+    if isinstance(value, str):
+        return [value] if value.startswith("sha256:") else []
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [d for item in value for d in _digests(item)] if isinstance(value, list) else []

@@ -1,0 +1,1 @@
+"""The database: tables, migrations, sessions. Nothing here knows HTTP or MLflow."""

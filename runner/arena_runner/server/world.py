@@ -1,0 +1,59 @@
+"""`World`: what services, controllers and routes share. Built once per server, never changed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from arena_runner.server.artifacts import BlobStore
+from arena_runner.server.home import Home
+from arena_runner.server.settings import Settings, TierFile
+from arena_runner.server.store.database import Store
+
+VERSION = "0.1.0"
+
+
+class Bell:
+    """Wakes the controllers when something has changed; they would notice later anyway."""
+
+    def __init__(self) -> None:
+        self._events: list[threading.Event] = []
+
+    def hear(self) -> threading.Event:
+        """An event that every ring sets."""
+        event = threading.Event()
+        self._events.append(event)
+        return event
+
+    def ring(self) -> None:
+        """Something has changed."""
+        for event in self._events:
+            event.set()
+
+
+@dataclass(slots=True)
+class Links:
+    """Addresses that are known only once other processes run."""
+
+    server: str = ""
+    mlflow: str | None = None
+    """`http://127.0.0.1:…` of the tracking server; None until it is known"""
+    mlflow_ready: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Store, blobs, settings, clock and bell of one server."""
+
+    home: Home
+    store: Store
+    blobs: BlobStore
+    settings: Settings
+    tiers: TierFile
+    bell: Bell = field(default_factory=Bell)
+    links: Links = field(default_factory=Links)
+    draining: threading.Event = field(default_factory=threading.Event)
+    """set when the server is about to stop: nothing new is handed out"""
+    clock: Callable[[], float] = time.time

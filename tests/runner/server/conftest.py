@@ -1,0 +1,164 @@
+"""A real server in a process of its own, with scripted workers; every test has its own home."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+
+from arena_gitops.spec.digest import fingerprint
+from arena_gitops.spec.wire import Owner, PutResource
+
+HERE = Path(__file__).parent
+NO_MLFLOW = "http://127.0.0.1:9"  # the discard port: nobody answers
+
+
+def until(condition, timeout_s=20.0, pause_s=0.05):
+    """The first true answer of `condition`; fails when there is none in time."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        answer = condition()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(pause_s)
+
+
+def experiment(name="exp", *, steps=16, seed=1, base=None, **script):
+    """The body of an experiment's PUT."""
+    manifest = {"algorithm": {"name": "GRPO", "seed": seed}, "training": {"max_steps": steps}}
+    manifest |= {"mutation": {"rand_seed": seed}, "script": script}
+    inputs = {"base": base} if base else {}
+    spec = {"project": "arith", "manifest": manifest, "inputs": inputs, "model": {"id": "tiny"}}
+    data = {**manifest, "training": {}, "base": base}
+    return PutResource(owner=Owner(stack="team"), spec=spec, fingerprint=fingerprint(data, {"name": name}))
+
+
+def deployment(of="exp", *, checkpoint="best", **more):
+    """The body of a deployment's PUT."""
+    spec = {"experiment": of, "checkpoint": checkpoint, **more}
+    return PutResource(owner=Owner(stack="team"), spec=spec, fingerprint=fingerprint(spec, {}))
+
+
+@dataclass
+class Server:
+    """One server process and a client with its admin token."""
+
+    home: Path
+    mlflow: str | None = NO_MLFLOW
+    settings: dict = field(default_factory=dict)
+    process: subprocess.Popen | None = None
+    http: httpx.Client | None = None
+
+    def start(self):
+        self.home.mkdir(exist_ok=True)
+        worker = {"command": [sys.executable, str(HERE / "scripted_worker.py")]}
+        model_server = {"command": [sys.executable, str(HERE / "scripted_model_server.py")]}
+        settings = {"worker": worker, "model_server": model_server, **self.settings}
+        (self.home / "settings.yaml").write_text(json.dumps(settings))
+        command = [sys.executable, "-m", "arena_runner.cli", "server", "--home", str(self.home)]
+        command += ["--mlflow-uri", self.mlflow] if self.mlflow else []
+        with (self.home / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        self.connect()
+        return self
+
+    def connect(self):
+        until(lambda: self.announcement().get("pid") == self.process.pid or self.process.poll() is not None)
+        assert self.process.poll() is None, (self.home / "server.log").read_text()
+        note = self.announcement()
+        headers = {"Authorization": f"Bearer {note['token']}"}
+        self.http = httpx.Client(base_url=f"http://127.0.0.1:{note['port']}", headers=headers, timeout=20)
+
+    def announcement(self):
+        path = self.home / "server.json"
+        return json.loads(path.read_text()) if path.exists() else {}
+
+    def stop(self, number=signal.SIGTERM):
+        if self.http is not None:
+            self.http.close()
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(number)
+            self.process.wait(30)
+
+    def put(self, kind, name, body, *, etag=None, key=None):
+        headers = {k: v for k, v in {"If-Match": etag, "Idempotency-Key": key}.items() if v}
+        path = f"/api/v1/resources/{kind}/{name}"
+        return self.http.put(path, json=body.model_dump(mode="json"), headers=headers)
+
+    def apply(self, name, body, kind="experiment", **more):
+        answer = self.put(kind, name, body, **more)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def state(self, stack="team"):
+        return self.http.get("/api/v1/state", params={"stack": stack}).json()
+
+    def resource(self, address):
+        return next(r for r in self.state()["resources"] if f"{r['kind']}/{r['name']}" == address)
+
+    def run(self, run_id):
+        return self.http.get(f"/api/v1/runs/{run_id}").json()
+
+    def wait_run(self, run_id, *states, timeout_s=20.0):
+        wanted = states or ("completed", "failed", "stopped")
+        return until(lambda: (r := self.run(run_id))["state"] in wanted and r, timeout_s)
+
+    def events(self, run_id, after=0):
+        text = self.http.get(f"/api/v1/runs/{run_id}/events", params={"after": after}).text
+        return [json.loads(line) for line in text.splitlines()]
+
+    def blob(self, data):
+        digest = "sha256:" + hashlib.sha256(data).hexdigest()
+        assert self.http.put(f"/api/v1/blobs/{digest}", content=data).status_code in {200, 201}
+        return digest
+
+
+def _own_processes(home):
+    """Pids whose environment names this home: whatever a test left running."""
+    for proc in Path("/proc").iterdir():
+        if proc.name.isdigit() and int(proc.name) != os.getpid():
+            try:
+                if f"ARENA_HOME={home}".encode() in (proc / "environ").read_bytes():
+                    yield int(proc.name)
+            except (FileNotFoundError, PermissionError, ProcessLookupError):
+                continue
+
+
+@pytest.fixture
+def make_server(tmp_path):
+    """Servers that are stopped, with everything they started, when the test ends."""
+    made = []
+
+    def make(name="home", **options):
+        server = Server(tmp_path / name, **options)
+        made.append(server)
+        return server
+
+    yield make
+    for server in made:
+        server.stop()
+        left = list(_own_processes(server.home))
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        assert not left, f"{server.home}: processes outlived their server: {left}"
+
+
+@pytest.fixture
+def server(make_server):
+    return make_server().start()
+
+
+@pytest.fixture(scope="session")
+def build():
+    """The bodies and the waiting of this folder, for tests that cannot import a conftest."""
+    import types
+
+    return types.SimpleNamespace(experiment=experiment, deployment=deployment, until=until)

@@ -1,0 +1,141 @@
+"""A worker that speaks the real protocol and trains nothing: `manifest.script` says what it does.
+
+script: {iterations, members, pause_s, die_in: [segment, iteration], finish: {state, reason, message}, ignore_term}
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import signal
+import sys
+import time
+
+import httpx
+
+STEP = 8
+
+
+class Worker:
+    def __init__(self, server, run):
+        headers = {"Authorization": f"Bearer {os.environ['ARENA_WORKER_TOKEN']}"}
+        self.http = httpx.Client(base_url=server, headers=headers, timeout=10)
+        self.run, self.seq, self.stop = run, 0, False
+
+    def call(self, method, path, **kwargs):
+        for _ in range(200):
+            try:
+                return self.http.request(method, path, **kwargs)
+            except httpx.TransportError:
+                time.sleep(0.1)
+        raise SystemExit("the server is gone")
+
+    def claim(self):
+        body = {"worker_id": f"scripted-{os.getpid()}", "tier": "local", "run_id": self.run}
+        answer = self.call("POST", "/api/v1/workers/claim", json=body)
+        if answer.status_code == 204:
+            sys.exit(0)
+        answer.raise_for_status()
+        self.job, self.fence = answer.json()["job"], answer.json()["fence"]
+
+    def blob(self, data):
+        digest = "sha256:" + hashlib.sha256(data).hexdigest()
+        self.call("PUT", f"/api/v1/blobs/{digest}", content=data).raise_for_status()
+        return digest
+
+    def emit(self, *events):
+        batch = []
+        for event in events:
+            self.seq += 1
+            batch.append({"seq": self.seq, "ts": time.time(), **event})
+        path = f"/api/v1/workers/jobs/{self.run}/{self.job['segment']}/events"
+        answer = self.call("POST", path, json={"fence": self.fence, "events": batch})
+        if answer.status_code == 409:
+            sys.exit(3)
+        answer.raise_for_status()
+        self.stop = self.stop or answer.json()["directive"] == "stop"
+
+    def train(self):
+        script = self.job["manifest"].get("script", {})
+        members = script.get("members", 2)
+        max_steps = self.job["manifest"]["training"]["max_steps"]
+        limit = self.job["limits"]["max_steps"]
+        max_steps = min(max_steps, limit) if limit else max_steps
+        resume = self.job["resume"]
+        first = resume["iteration"] if resume else 0
+        started = {"type": "started", "device": "cpu", "dtype": "float32", "threads": 1, "rows_in_flight": 8}
+        started |= {"tokens_per_backward": 64, "versions": {}, "model": None, "members": members}
+        self.emit(started | {"max_steps": max_steps, "resumed_at_iteration": first or None})
+        print(f"segment {self.job['segment']} from iteration {first}", flush=True)
+        for iteration in range(first + 1, max_steps // STEP + 1):
+            if [self.job["segment"], iteration] in script.get("die_in", []):
+                self.emit(*self.figures(iteration, members, max_steps))
+                os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(script.get("pause_s", 0.0))
+            self.iterate(iteration, members, max_steps)
+            if self.stop:
+                return self.finish({"state": "stopped"})
+        self.finish(script.get("finish", {"state": "completed"}))
+
+    def figures(self, iteration, members, max_steps):
+        step = iteration * STEP
+        for m in range(members):
+            reward = iteration / 10 + m / 100
+            yield {
+                "type": "progress", "member": m, "step": step, "max_steps": max_steps, "iteration": iteration,
+                "reward": reward, "tokens_per_second": 10.0, "eta_seconds": 1.0,
+            }  # fmt: skip
+            values = {"reward/mean": reward, "hp/lr": 0.001, "segment": float(self.job["segment"])}
+            yield {"type": "metrics", "member": m, "step": step, "values": values}
+
+    def iterate(self, iteration, members, max_steps):
+        step = iteration * STEP
+        events = list(self.figures(iteration, members, max_steps))
+        for m in range(members):
+            fitness = iteration / 10 + m / 100
+            evaluation = {"type": "evaluation", "member": m, "step": step, "generation": iteration}
+            events.append(evaluation | {"fitness": fitness, "values": {"correct": fitness}})
+        last = iteration == max_steps // STEP
+        for m in range(members) if last else [members - 1]:
+            data = json.dumps({"member": m, "step": step}).encode()
+            files = {"adapter_model.safetensors": self.blob(data), "adapter_config.json": self.blob(b"{}")}
+            digest = "sha256:" + hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
+            checkpoint = {
+                "step": step,
+                "member": m,
+                "generation": iteration,
+                "digest": digest,
+                "files": files,
+            }
+            checkpoint |= {"fitness": iteration / 10 + m / 100, "size_bytes": len(data)}
+            checkpoint["hyperparameters"] = {"lr": 0.001}
+            events.append({"type": "checkpoint", "checkpoint": checkpoint})
+        records = [self.lineage(iteration, step, m, members) for m in range(members)]
+        events.append({"type": "evolution", "generation": iteration, "records": records})
+        state = self.blob(json.dumps({"run": self.run, "iteration": iteration}).encode())
+        resume = {"iteration": iteration, "files": {"state": state}}
+        events.append({"type": "resume_state", "state": resume})
+        self.emit(*events)
+
+    @staticmethod
+    def lineage(generation, step, member, members):
+        record = {"generation": generation, "step": step, "member": member, "parent": members - 1}
+        record |= {"mutation": "lr" if member == 0 else None, "old": 0.001, "new": 0.002}
+        return record | {"fitness": 0.1, "parent_fitness": 0.2}
+
+    def finish(self, finished):
+        self.emit({"type": "finished", **finished})
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name in ("--server", "--run", "--workdir"):
+        parser.add_argument(name)
+    given = parser.parse_args()
+    worker = Worker(given.server, given.run)
+    worker.claim()
+    worker.train()
+
+
+if __name__ == "__main__":
+    main()
