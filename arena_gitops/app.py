@@ -1,0 +1,153 @@
+"""The use-cases, given a world: plan, apply, status. What the command line and Python callers share.
+
+    world = World(platform=HttpPlatform(url, token))
+    desired = load(find_root(Path.cwd()))
+    planned = plan(world, desired, target="prod")
+    apply(world, planned, desired, Consent.APPROVED)
+
+Printing, asking and reading files is the caller's work.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from arena_gitops.apply.engine import Engine
+from arena_gitops.apply.events import Applied, Listener, silent
+from arena_gitops.apply.journal import Journal
+from arena_gitops.apply.wait import Clock, Patience
+from arena_gitops.apply.wait import wait as wait_for
+from arena_gitops.errors import BlockedError, StaleError, UnexpectedChangesError
+from arena_gitops.plan.build import build
+from arena_gitops.plan.model import Action, CheckStatus, Plan
+from arena_gitops.plan.safety import ALLOW_INTERRUPT
+from arena_gitops.platforms.base import Platform
+from arena_gitops.spec.wire import Owner
+from arena_gitops.state import DesiredState, ObservedState
+
+ALLOW_DIRTY = "dirty"
+"""`--allow-dirty`: what is not committed may be applied."""
+EXIT_BLOCKED = BlockedError.exit_code
+EXIT_CHANGES = 2
+
+
+class SystemClock:
+    """The time of this machine."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        time.sleep(seconds)
+
+
+class Consent(StrEnum):
+    """How somebody agreed to a plan."""
+
+    APPROVED = "approved"
+    """this very plan was seen: by a prompt, a plan file or its id"""
+    UNSEEN = "unseen"
+    """`--yes`: whatever the plan says"""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything outside that a use-case may touch."""
+
+    platform: Platform
+    clock: Clock = field(default_factory=SystemClock)
+    journal: Path | None = None
+    """`<git dir>/arena/<target>.ndjson`; None: nothing is written down"""
+    listener: Listener = silent
+    stopping: Callable[[], bool] = field(default=lambda: False)
+
+
+def plan(world: World, desired: DesiredState, *, target: str, allow: frozenset[str] = frozenset()) -> Plan:
+    """Look at the platform and plan. Changes nothing."""
+    return build(desired, world.platform.observe(desired.owner), target=target, allow=allow)
+
+
+def apply(
+    world: World,
+    planned: Plan,
+    desired: DesiredState,
+    consent: Consent,
+    *,
+    allow: frozenset[str] = frozenset(),
+) -> Applied:
+    """Make a plan so, if nothing stands in its way. Returns once everything is submitted; see `wait`."""
+    require_applyable(planned)
+    _require_committed(planned, desired, allow)
+    _require_interrupts_allowed(planned, consent, allow)
+    journal = Journal(world.journal, world.clock.now)
+    return Engine(world.platform, journal, world.listener, world.stopping).apply(planned, desired)
+
+
+def wait(world: World, planned: Plan, patience: Patience) -> ObservedState | None:
+    """Wait until what the plan is about has got as far as asked; None when there was nothing to wait for."""
+    return wait_for(world.platform, planned, patience, world.clock, world.listener)
+
+
+def status(world: World, owner: Owner) -> ObservedState:
+    """Everything the stack has on the platform."""
+    return world.platform.observe(owner)
+
+
+def require_applyable(planned: Plan) -> None:
+    """Raise BlockedError with every reason why a plan may not be applied."""
+    if planned.applyable:
+        return
+    reasons = [f"{c.address}: {c.message}" for c in planned.changes if c.action is Action.BLOCKED]
+    reasons += [f"{c.name}: {c.message}" for c in planned.checks if c.status is CheckStatus.FAIL]
+    raise BlockedError("the plan is blocked\n  " + "\n  ".join(reasons))
+
+
+def require_same(planned: Plan, expected_id: str) -> None:
+    """Raise StaleError when the plan is not the one that was approved."""
+    if planned.plan_id != expected_id:
+        raise StaleError(f"the plan is now {planned.plan_id}, approved was {expected_id}; review it again")
+
+
+def require_no_changes(planned: Plan) -> None:
+    """Raise UnexpectedChangesError when there is anything to do (`--expect-no-changes`)."""
+    if planned.has_changes:
+        addresses = ", ".join(
+            c.address for c in planned.changes if c.action.acts or c.action is Action.BLOCKED
+        )
+        raise UnexpectedChangesError(f"no changes were expected, but: {addresses}")
+
+
+def exit_code(planned: Plan, *, detailed: bool) -> int:
+    """Exit code of `arena plan`: 3 blocked, 2 changes (only when asked for in detail), else 0."""
+    if not planned.applyable:
+        return EXIT_BLOCKED
+    return EXIT_CHANGES if detailed and planned.has_changes else 0
+
+
+def _require_committed(planned: Plan, desired: DesiredState, allow: frozenset[str]) -> None:
+    target = desired.targets.get(planned.target)
+    local = planned.target == "local" if target is None else target.platform == "local"
+    if local or ALLOW_DIRTY in allow:
+        return
+    base = desired.provenance
+    if base.dirty or base.commit is None:
+        what = "the repository has uncommitted changes" if base.dirty else "the repository has no commit yet"
+        raise BlockedError(f"{what}; commit them, or add --allow-dirty, to apply to {planned.target}")
+
+
+def _require_interrupts_allowed(planned: Plan, consent: Consent, allow: frozenset[str]) -> None:
+    stopped = [change.address for change in planned.interrupts if change.action.acts]
+    if stopped and consent is not Consent.APPROVED and ALLOW_INTERRUPT not in allow:
+        raise BlockedError(
+            f"this stops running runs: {', '.join(stopped)}; approve this plan, or add --allow interrupt"
+        )

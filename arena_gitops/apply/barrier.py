@@ -1,0 +1,123 @@
+"""Before the first change: the world is as planned, every file is there, every check passes. Or nothing happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+from arena_gitops.apply.events import Checked, CheckStarted, Listener, Uploaded
+from arena_gitops.errors import CheckFailedError, Diagnostic, RepoError, StaleError
+from arena_gitops.plan.model import Action, Change, Plan
+from arena_gitops.plan.phase import phase_of
+from arena_gitops.platforms.base import Platform
+from arena_gitops.spec.job import JobInputs
+from arena_gitops.spec.resource import Address
+from arena_gitops.spec.wire import CheckRequest, CheckResult
+from arena_gitops.state import Blob, DesiredState, ObservedState
+
+PARALLEL_UPLOADS = 8
+CHECKED = frozenset({Action.CREATE, Action.NEW_VERSION})
+"""Actions that start training something nobody has trained: its inputs are checked first."""
+
+
+def require_fresh(plan: Plan, observed: ObservedState) -> None:
+    """Raise StaleError unless every resource that will be touched is as the plan found it."""
+    if plan.lineage != observed.lineage:
+        raise StaleError("the plan was made for another platform database; plan again")
+    moved = [
+        problem for change in plan.changes if change.action.acts if (problem := _moved(change, observed))
+    ]
+    if moved:
+        raise StaleError("the platform moved since the plan was made; plan again\n  " + "\n  ".join(moved))
+
+
+def upload(platform: Platform, desired: DesiredState, changes: Iterable[Change], listener: Listener) -> None:
+    """Send every file that is missing, several at a time; nothing is sent twice."""
+    blobs = _needed(desired, changes)
+    missing = platform.missing_blobs(sorted(blobs))
+    todo = [blobs[digest] for digest in sorted(missing)]
+    elsewhere = [
+        Diagnostic(f"{blob.path.name} cannot be uploaded: {blob.absent}", "blob-absent")
+        for blob in todo
+        if blob.absent
+    ]
+    if elsewhere:
+        raise RepoError(elsewhere)
+    with ThreadPoolExecutor(PARALLEL_UPLOADS) as pool:
+        futures = {pool.submit(platform.upload, blob): blob for blob in todo}
+        for done, future in enumerate(as_completed(futures), start=1):
+            future.result()
+            listener(Uploaded(futures[future], done, len(todo)))
+
+
+def check(
+    platform: Platform,
+    desired: DesiredState,
+    changes: Iterable[Change],
+    listener: Listener,
+    interrupted: Callable[[], None],
+) -> None:
+    """Run the checks of every experiment that will be trained; all failures are reported together."""
+    failed: list[CheckResult] = []
+    for change in changes:
+        if change.action not in CHECKED or change.at.kind != "experiment":
+            continue
+        interrupted()
+        listener(CheckStarted(change.address))
+        resource = desired.resources[change.at]
+        request = CheckRequest(
+            address=change.address,
+            manifest=resource.spec["manifest"],
+            inputs=JobInputs.model_validate(resource.spec["inputs"]),
+        )
+        for result in platform.check(request):
+            listener(Checked(change.address, result))
+            if result.status == "fail":
+                failed.append(result)
+    if failed:
+        lines = sorted({_failure(result, desired) for result in failed})
+        count = f"{len(lines)} check{'' if len(lines) == 1 else 's'} failed"
+        raise CheckFailedError(f"{count}; nothing was changed\n  " + "\n  ".join(lines))
+
+
+def _moved(change: Change, observed: ObservedState) -> str | None:
+    document = observed.resources.get(change.at)
+    expected, found = change.preconditions.etag, document.etag if document else None
+    if found != expected:
+        if expected is None:
+            return f"{change.address} exists by now"
+        return f"{change.address} is gone" if found is None else f"{change.address} was changed by somebody"
+    phase = phase_of(document)
+    if change.preconditions.status and phase.value not in change.preconditions.status:
+        return f"the run of {change.address} is {phase.value} by now"
+    return None
+
+
+def _needed(desired: DesiredState, changes: Iterable[Change]) -> dict[str, Blob]:
+    """Files of everything that will be put, and of what it builds on."""
+    wanted = [change.at for change in changes if not change.action.removes]
+    seen: set[Address] = set()
+    blobs: dict[str, Blob] = {}
+    while wanted:
+        resource = desired.resources.get(address := wanted.pop())
+        if resource is None or address in seen:
+            continue
+        seen.add(address)
+        wanted.extend(resource.depends_on)
+        blobs.update({blob.digest: blob for blob in resource.blobs})
+    return blobs
+
+
+def _failure(result: CheckResult, desired: DesiredState) -> str:
+    place = _place(result, desired)
+    return f"{place}{result.address}: {result.name}: {result.message}"
+
+
+def _place(result: CheckResult, desired: DesiredState) -> str:
+    if result.file is not None:
+        return f"{result.file}:{result.line or 1}: "
+    try:
+        resource = desired.resources.get(Address.parse(result.address))
+    except ValueError:  # a check may speak of something that is not a resource of this repository
+        return ""
+    return f"{resource.span}: " if resource is not None and resource.span is not None else ""

@@ -1,0 +1,1 @@
+"""Views of plans and applies: text, Markdown, JSON. They decide nothing."""

@@ -1,0 +1,82 @@
+"""A plan for a pull request: a table to see at a glance, details folded, nothing that a reader could inject.
+
+No forge is assumed; finding and updating a comment is somebody else's work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from arena_gitops.plan.model import Action, Change, CheckStatus, Plan
+from arena_gitops.report import text, words
+
+
+def render(plan: Plan) -> str:
+    """The body of a comment."""
+    return "\n".join(_parts(plan)) + "\n"
+
+
+def escaped(raw: str) -> str:
+    """Text of a repository that stays text in Markdown: no table cells, code, HTML, mentions or references."""
+    for character in ("\\", "|", "`", "*", "_", "[", "]"):
+        raw = raw.replace(character, "\\" + character)
+    raw = raw.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return raw.replace("@", "@\u200b").replace("#", "#\u200b").replace("\n", " ").replace("\r", " ")
+
+
+def _parts(plan: Plan) -> Iterator[str]:
+    yield f"### Plan for {escaped(plan.target)}"
+    yield ""
+    yield f"**{words.summary_line(plan)}**"
+    yield ""
+    changes = [change for change in plan.changes if change.action is not Action.NOOP]
+    if changes:
+        yield "| | resource | action | why | cost |"
+        yield "|---|---|---|---|---|"
+        yield from (_row(change) for change in changes)
+        yield ""
+    yield from _warnings(plan)
+    if changes:
+        yield from _details(plan)
+    yield f"<sub>plan `{plan.plan_id}`</sub>"
+
+
+def _row(change: Change) -> str:
+    why = escaped(change.message)
+    if change.interrupts and change.action.acts:
+        why = f"**stops a running run**; {why}"
+    mark = f"`{words.MARKS[change.action]}`"
+    return f"| {mark} | {change.address} | {words.VERBS[change.action]} | {why} | {escaped(words.cost_line(change))} |"
+
+
+def _warnings(plan: Plan) -> Iterator[str]:
+    lines = [
+        f"- **{check.status.value}** {check.name}: {escaped(check.message)}"
+        for check in plan.checks
+        if check.status is not CheckStatus.PASS
+    ]
+    lines += [f"- {d.severity}: {escaped(d.message)}" for d in plan.diagnostics]
+    if lines:
+        yield from lines
+        yield ""
+
+
+def _details(plan: Plan) -> Iterator[str]:
+    body = text.render(plan)
+    fence = "`" * max(3, _longest_run(body) + 1)
+    yield "<details><summary>Details</summary>"
+    yield ""
+    yield f"{fence}text"
+    yield body.rstrip("\n")
+    yield fence
+    yield ""
+    yield "</details>"
+    yield ""
+
+
+def _longest_run(body: str) -> int:
+    longest = current = 0
+    for character in body:
+        current = current + 1 if character == "`" else 0
+        longest = max(longest, current)
+    return longest

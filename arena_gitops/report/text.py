@@ -1,0 +1,142 @@
+"""A plan for a terminal: what happens, why, where it was written, and what it costs.
+
+Lines are made of styled pieces; whether styles become colour is one flag, so that a pipe gets the same text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from arena_gitops.plan.model import Action, Change, CheckStatus, FieldChange, Plan
+from arena_gitops.report import words
+
+_STYLES: dict[str, str] = {"green": "32", "yellow": "33", "red": "31", "cyan": "36", "bold": "1", "dim": "2"}
+
+_COLOURS: dict[Action, str] = {
+    Action.CREATE: "green",
+    Action.UPDATE: "yellow",
+    Action.NEW_VERSION: "yellow",
+    Action.RESUME: "yellow",
+    Action.REUSE: "cyan",
+    Action.RETIRE: "red",
+    Action.DESTROY: "red",
+    Action.PENDING: "cyan",
+    Action.HELD: "yellow",
+    Action.STALE: "yellow",
+    Action.BLOCKED: "red",
+    Action.NOOP: "dim",
+}
+
+INDENT = " " * 6
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some text of one style."""
+
+    text: str
+    style: str = ""
+
+    def render(self, *, colour: bool) -> str:
+        """With ANSI codes, or as it is."""
+        code = _STYLES.get(self.style) if colour else None
+        return f"\x1b[{code}m{self.text}\x1b[0m" if code and self.text else self.text
+
+
+Line = tuple[Piece, ...]
+
+
+def render(plan: Plan, *, colour: bool = False) -> str:
+    """The whole plan, one string that ends with a newline."""
+    lines = ("".join(piece.render(colour=colour) for piece in line).rstrip() for line in plan_lines(plan))
+    return "\n".join(lines) + "\n"
+
+
+def plan_lines(plan: Plan) -> Iterator[Line]:
+    """Heading, changes, remarks, summary."""
+    yield _heading(plan)
+    yield ()
+    changes = [change for change in plan.changes if change.action is not Action.NOOP]
+    for change in changes:
+        yield from _change(change)
+        yield ()
+    yield from _unchanged(change for change in plan.changes if change.action is Action.NOOP)
+    yield from _remarks(plan)
+    if not plan.has_changes:
+        yield (Piece("No changes: the platform is as the repository says.", "green"),)
+    yield (Piece(words.summary_line(plan), "bold"),)
+    if plan.has_changes:
+        yield (Piece(f"Plan id: {plan.plan_id}", "dim"),)
+
+
+def _heading(plan: Plan) -> Line:
+    place = f"stack {plan.stack}" + ("" if plan.namespace == "main" else f", namespace {plan.namespace}")
+    commit = f" at {plan.base.commit[:12]}" if plan.base.commit else ""
+    dirty = " with uncommitted changes" if plan.base.dirty else ""
+    return Piece(f"Plan for {plan.target}", "bold"), Piece(f" ({place}{commit}{dirty})", "dim")
+
+
+def _change(change: Change) -> Iterator[Line]:
+    colour = _COLOURS[change.action]
+    verb = words.VERBS[change.action]
+    yield (
+        Piece("  "),
+        Piece(words.MARKS[change.action], colour),
+        Piece(" "),
+        Piece(change.address, "bold"),
+        Piece(f"  {verb}", colour),
+        Piece(f"  {change.message}" if change.message else ""),
+        Piece(f"  {change.range}" if change.range and not change.fields else "", "dim"),
+    )
+    if change.interrupts and change.action.acts:
+        yield (Piece(INDENT), Piece("stops the run that is running now", "red"))
+    yield from _fields(change.fields)
+    for note in change.notes:
+        yield (Piece(INDENT), Piece(note))
+    if cost := words.cost_line(change):
+        yield (Piece(INDENT), Piece(f"cost: {cost}"))
+    if change.unknown:
+        known_later = ", ".join(words.UNKNOWN.get(code, code) for code in change.unknown)
+        yield (Piece(INDENT), Piece(f"known after apply: {known_later}", "dim"))
+
+
+def _fields(fields: tuple[FieldChange, ...]) -> Iterator[Line]:
+    path_width = max((len(field.path) for field in fields), default=0)
+    turns = [words.transition(field) for field in fields]
+    turn_width = max(map(len, turns), default=0)
+    class_width = max((len(field.cls.value) for field in fields), default=0)
+    for field, turn in zip(fields, turns, strict=True):
+        yield (
+            Piece(INDENT),
+            Piece(f"{field.path:<{path_width}}  "),
+            Piece(f"{turn:<{turn_width}}  ", _COLOURS[field.action]),
+            Piece(f"{field.cls.value:<{class_width}}  ", "dim"),
+            Piece(str(field.range) if field.range else "", "dim"),
+        )
+
+
+def _unchanged(changes: Iterable[Change]) -> Iterator[Line]:
+    """Unchanged resources with something to say: a run in flight, a promotion that is coming."""
+    told = list(changes)
+    width = max((len(change.address) for change in told), default=0)
+    for change in told:
+        yield (Piece(f"    {change.address:<{width}}  {change.message}", "dim"),)
+    if told:
+        yield ()
+
+
+def _remarks(plan: Plan) -> Iterator[Line]:
+    told = False
+    for check in plan.checks:
+        if check.status is not CheckStatus.PASS:
+            style = "red" if check.status is CheckStatus.FAIL else "yellow"
+            yield (Piece(f"{check.status.value} ", style), Piece(f"{check.name}: {check.message}"))
+            told = True
+    for remark in plan.diagnostics:
+        place = f"{remark.range}: " if remark.range else ""
+        hint = f" ({remark.hint})" if remark.hint else ""
+        yield (Piece(f"{remark.severity} ", "yellow"), Piece(f"{place}{remark.message}{hint}"))
+        told = True
+    if told:
+        yield ()

@@ -1,0 +1,118 @@
+"""Words and signs that every view shares, and the one summary line whose format is a contract."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from arena_gitops.plan.diff import Op
+from arena_gitops.plan.model import Action, Change, FieldChange, Plan
+
+MARKS: dict[Action, str] = {
+    Action.CREATE: "+",
+    Action.UPDATE: "~",
+    Action.NEW_VERSION: "±",
+    Action.RESUME: "~",
+    Action.REUSE: "=",
+    Action.RETIRE: "-",
+    Action.DESTROY: "-",
+    Action.PENDING: "?",
+    Action.HELD: "!",
+    Action.STALE: "!",
+    Action.BLOCKED: "!",
+    Action.NOOP: " ",
+}
+
+VERBS: dict[Action, str] = {
+    Action.CREATE: "create",
+    Action.UPDATE: "update",
+    Action.NEW_VERSION: "new version",
+    Action.RESUME: "resume",
+    Action.REUSE: "reuse",
+    Action.RETIRE: "retire",
+    Action.DESTROY: "undeploy",
+    Action.PENDING: "pending",
+    Action.HELD: "held",
+    Action.STALE: "stale",
+    Action.BLOCKED: "BLOCKED",
+    Action.NOOP: "unchanged",
+}
+
+UNKNOWN = {
+    "version": "version number",
+    "run_id": "run",
+    "checkpoint": "checkpoint",
+    "revision": "revision",
+    "url": "address",
+}
+"""`unknown` codes → what only apply can tell."""
+
+LONGEST = 60
+"""Characters of a value that are shown; the JSON has all of them."""
+
+
+def value(raw: Any) -> str:
+    """A value of a spec, short enough for a line."""
+    if isinstance(raw, bool) or raw is None:
+        return {True: "true", False: "false", None: "none"}[raw]
+    if isinstance(raw, (int, float)):
+        return f"{raw:,}" if isinstance(raw, int) and abs(raw) >= 10_000 else repr(raw)
+    if isinstance(raw, str):
+        text = (
+            f"sha256:{raw[7:15]}…"
+            if raw.startswith("sha256:") and len(raw) > 20
+            else json.dumps(raw, ensure_ascii=False)
+        )
+    else:
+        text = json.dumps(raw, ensure_ascii=False)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def transition(field: FieldChange) -> str:
+    """Old → new, or what was added or removed."""
+    match field.op:
+        case Op.ADD:
+            return f"added {value(field.new)}"
+        case Op.REMOVE:
+            return f"removed {value(field.old)}"
+        case Op.REPLACE:
+            return f"{value(field.old)} → {value(field.new)}"
+
+
+def cost_line(change: Change) -> str:
+    """What one change costs; empty when it costs nothing by nature."""
+    cost = change.cost
+    if cost is None:
+        return ""
+    if change.at.kind == "deployment":
+        return f"{cost.basis}" if cost.rate is not None else f"unknown ({cost.basis})"
+    if cost.max is None:
+        return f"unknown ({cost.basis})"
+    return f"{'up to ' if cost.max else ''}{credits(cost.max)} ({cost.basis})"
+
+
+def credits(number: float) -> str:  # noqa: A001 - the unit's own name; nobody needs the site builtin
+    """`118.3 credits`."""
+    return f"{number:,.10g} credit{'' if number == 1 else 's'}"
+
+
+def summary_line(plan: Plan) -> str:
+    """The one line for grep: every count, in this order, whatever they are."""
+    n = plan.summary
+    versions = f"{n['new_version']} new version{'' if n['new_version'] == 1 else 's'}"
+    acts = [f"{n['create']} to create", f"{n['update']} to update", versions]
+    acts += [f"{n[key]} to {key}" for key in ("resume", "reuse", "retire", "destroy")]
+    states = [f"{n[key]} {key}" for key in ("pending", "held", "stale", "blocked", "unchanged")]
+    return f"Plan: {', '.join(acts)}. {', '.join(states)}. Cost: {_total(plan)}."
+
+
+def _total(plan: Plan) -> str:
+    cost = plan.cost
+    parts = [f"up to {credits(cost.max_new)}" if cost.max_new else "0 credits"]
+    if cost.rate_per_hour:
+        parts.append(f"{cost.rate_per_hour:,.10g} per hour served")
+    if cost.unknown:
+        parts.append(f"{cost.unknown} unknown")
+    if parts == ["0 credits", f"{cost.unknown} unknown"]:
+        return f"unknown ({cost.unknown})"
+    return ", ".join(parts)
