@@ -12,6 +12,7 @@ from pydantic import Field, JsonValue, model_serializer, model_validator
 
 from arena_gitops.spec.numbers import Bool, Float, Int
 from arena_gitops.spec.section import NotActedOn, Only, Section, Understood
+from arena_gitops.spec.understood import CosineSchedule, Fsdp, VllmConfig
 
 _WHOLE_VOCABULARY = "training rollouts sample from the whole vocabulary at `temperature`"
 
@@ -80,10 +81,10 @@ class TextKnobs(Knobs):
     thinking_token_budget: Understood[Annotated[Int, Field(ge=0)]] = None
     constrain_answer_pattern: Understood[str] = None
     answer_continuation: Understood[Bool] = None
-    fsdp: Understood[Bool | dict[str, JsonValue]] = None
+    fsdp: Understood[Bool | Fsdp] = None
     vllm_engine_args: Understood[dict[str, JsonValue]] = None
     vllm_lora_export_dir: Understood[str] = None
-    vllm_config: Understood[dict[str, JsonValue]] = None
+    vllm_config: Understood[VllmConfig] = None
     # the dialects of the 2.8 and 2.9 clients
     use_vllm: Annotated[Bool | None, NotActedOn("the server chooses the engine by the machine")] = None
     reduce_memory_peak: Understood[Bool] = None
@@ -103,7 +104,7 @@ class RolloutKnobs(TextKnobs):
     min_p: Annotated[Float | None, Field(ge=0, le=1), Only(0.0, why=_WHOLE_VOCABULARY)] = None
     max_row_tokens: Understood[Annotated[Int, Field(ge=1)]] = None
     min_output_tokens: Understood[Annotated[Int, Field(ge=0)]] = None
-    cosine_lr_schedule_config: Understood[dict[str, JsonValue]] = None
+    cosine_lr_schedule_config: Understood[CosineSchedule] = None
     vllm_importance_sampling_correction: Understood[Bool] = None
     vllm_importance_sampling_cap: Understood[Annotated[Float, Field(ge=0)]] = None
     vllm_max_logprob_gap: Understood[Annotated[Float, Field(ge=0)]] = None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from arena_gitops.spec.numbers import Bool, Float, Int
 from arena_gitops.spec.section import NotActedOn, Section, Understood
+from arena_gitops.spec.understood import NetworkRanges
 
 Weight = Annotated[Float, Field(ge=0, le=1)]
 _TEXT = NotActedOn("text training mutates hyperparameters only")
@@ -56,7 +57,7 @@ class Mutation(Section):
 
     name: Understood[str] = None
     mutation_sd: Annotated[Float | None, Field(ge=0), _TEXT] = None
-    network: Annotated[dict[str, JsonValue] | None, _TEXT] = None
+    network: Annotated[NetworkRanges | None, _TEXT] = None
     dormant_threshold: Annotated[Float | None, Field(ge=0), _TEXT] = None
 
 

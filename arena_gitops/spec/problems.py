@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from arena_gitops.errors import InvalidDocumentError, Problem
+from arena_gitops.spec.descriptions import descriptions
 from arena_gitops.spec.fields import IN_WORDS
 from arena_gitops.spec.numbers import shown
 
@@ -158,9 +159,8 @@ def _hint(details: ErrorDetails) -> str:
 
 def _described(model: type[BaseModel], path: Path) -> str:
     for owner in _models_at(model, path[:-1]):
-        field = owner.model_fields.get(str(path[-1]))
-        if field and field.description:
-            return field.description
+        if text := descriptions(owner).get(str(path[-1])):
+            return text
     return ""
 
 
@@ -181,11 +181,12 @@ def _models_at(model: type[BaseModel], path: Path) -> list[type[BaseModel]]:
             if part in {name, field.alias}
         ]
         if fields:  # otherwise `part` is a key of a plain mapping or an index, and the models stay
-            models = [found for field in fields for found in _models_in(field.annotation)]
+            models = [found for field in fields for found in models_in(field.annotation)]
     return models
 
 
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
+def models_in(annotation: Any) -> list[type[BaseModel]]:
+    """The document models an annotation names, through unions and containers."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [found for inner in get_args(annotation) for found in _models_in(inner)]
+    return [found for inner in get_args(annotation) for found in models_in(inner)]

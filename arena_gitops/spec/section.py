@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from pydantic import SerializerFunctionWrapHandler, model_serializer
+from pydantic import ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 from arena_gitops.spec.resource import Frozen
 
@@ -42,6 +42,9 @@ Understood = Annotated[T | None, NOT_ACTED_ON]
 
 class Section(Frozen):
     """A mapping of the manifest. Fields without effect leave the normal form when they are not written."""
+
+    # A manifest uses a few of these classes; building the others would cost every start of the program.
+    model_config = ConfigDict(defer_build=True)
 
     @model_serializer(mode="wrap")
     def _without_unwritten(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

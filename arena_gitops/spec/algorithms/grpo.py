@@ -9,6 +9,7 @@ from pydantic import Field
 from arena_gitops.spec.knobs import RolloutKnobs
 from arena_gitops.spec.numbers import Bool, Float, Int
 from arena_gitops.spec.section import NotActedOn, Only, Understood
+from arena_gitops.spec.understood import Profiling
 
 _OLD_LOGPROBS = NotActedOn("old logprobs are the trainer's own")
 
@@ -59,4 +60,4 @@ class GrpoKnobs(RolloutKnobs):
     off_policy_token_mask_bounds: Understood[tuple[Float, Float]] = None
     off_policy_sequence_mask_threshold: Understood[Annotated[Float, Field(ge=0)]] = None
     kl_clamp: Understood[Annotated[Float, Field(gt=0)]] = None
-    profiling_config: Understood[dict[str, str]] = None
+    profiling_config: Understood[Profiling] = None

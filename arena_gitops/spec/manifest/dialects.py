@@ -8,6 +8,7 @@ canonical document points at the written one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -156,5 +157,5 @@ def _add_section(result: Canonical, key: str, value: Any) -> None:
             )
             continue
         result.written[(name, field_name)] = (key, written)
-        fields[field_name] = field_value
+        fields[field_name] = deepcopy(field_value)  # overrides are put into it
     result.sections[name] = fields

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field, JsonValue
 
 from arena_gitops.spec.numbers import Bool, Float, Int
 from arena_gitops.spec.section import NotActedOn, Only, Section, Understood
+from arena_gitops.spec.understood import EnvService
 
 _BY_DATASET = NotActedOn("the Dataset's column_mapping names the columns")
 _BY_ROWS = NotActedOn("training.eval_rows and training.test_rows cut the splits")
@@ -92,7 +93,7 @@ class TextEnvironment(Section):
     env_host_memory_bytes: Understood[Positive] = None
     env_host_memory_limit_bytes: Understood[Positive] = None
     env_host_ready_timeout_s: Understood[Annotated[Float, Field(gt=0)]] = None
-    env_services: Understood[tuple[dict[str, JsonValue], ...]] = None
+    env_services: Understood[tuple[EnvService, ...]] = None
     env_host_resource: Understood[str] = None
     env_vars: Understood[dict[str, str]] = None
     chat_template_kwargs: Understood[dict[str, JsonValue]] = None

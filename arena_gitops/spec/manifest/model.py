@@ -8,7 +8,8 @@ from pydantic import SerializeAsAny
 
 from arena_gitops.spec.knobs import Knobs, OpaqueKnobs
 from arena_gitops.spec.manifest.environment import Environment, TextEnvironment
-from arena_gitops.spec.manifest.sections import Buffer, Network, TextNetwork, Training
+from arena_gitops.spec.manifest.network import Network
+from arena_gitops.spec.manifest.sections import Buffer, TextNetwork, Training
 from arena_gitops.spec.population import Mutation, Selection
 from arena_gitops.spec.resource import Frozen
 

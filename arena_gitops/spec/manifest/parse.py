@@ -20,13 +20,8 @@ from arena_gitops.spec.manifest.dialects import Canonical, canonical, is_oldest
 from arena_gitops.spec.manifest.environment import ENVIRONMENTS, TextEnvironment
 from arena_gitops.spec.manifest.model import Manifest
 from arena_gitops.spec.manifest.names import PUBLISHED, Published, canonical_name
-from arena_gitops.spec.manifest.sections import (
-    ClassicNetwork,
-    ReplayBuffer,
-    RolloutBuffer,
-    TextNetwork,
-    Training,
-)
+from arena_gitops.spec.manifest.network import ClassicNetwork, DeferredNetwork
+from arena_gitops.spec.manifest.sections import ReplayBuffer, RolloutBuffer, TextNetwork, Training
 from arena_gitops.spec.numbers import shown
 from arena_gitops.spec.population import MultiFrequency, Mutation, Tournament
 from arena_gitops.spec.problems import parse, suggestion
@@ -93,9 +88,9 @@ def parse_manifest(
     manifest = _manifest(reading, registered)
     if manifest is None or reading.problems:
         raise ManifestError([document.place(problem) for problem in reading.problems])
-    notes, refusals = remarks.of(
-        manifest, hpo_written=reading.document.written.get(("training", "hpo")) is not None
-    )
+    hpo = ("training", "hpo")
+    written = hpo in document.written or hpo in document.overrides
+    notes, refusals = remarks.of(manifest, hpo_written=written)
     return ParsedManifest(
         manifest,
         notes=tuple(document.place(note) for note in notes),
@@ -199,7 +194,11 @@ def _network(reading: _Reading, algorithm: Published) -> BaseModel | None:
             Problem(("network", "pretrained_model_name_or_path"), message, "invalid-value")
         )
         return None
-    return reading.section(ClassicNetwork, "network") if reading.document.section("network") else None
+    if reading.document.sections.get("network") is None:
+        return None
+    encoder = reading.document.section("network").get("encoder_config")
+    declared = isinstance(encoder, dict) and "arch" in encoder
+    return reading.section(ClassicNetwork if declared else DeferredNetwork, "network")
 
 
 def _buffer(reading: _Reading) -> BaseModel | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from arena_gitops.spec.numbers import Bool, Float, Int
 from arena_gitops.spec.section import NotActedOn, Only, Section, Understood
+from arena_gitops.spec.understood import CheckpointExport
 
 Positive = Annotated[Int, Field(ge=1)]
 _SYNCHRONOUS = "asynchronous rollouts have no room yet"
@@ -26,8 +27,8 @@ class Training(Section):
     hpo: Bool
     target_score: Float | None = None
     checkpoint_steps: Positive | None = None
-    evaluation_interval: Positive | None = None
-    """in units of `evo_steps`; absent: once a generation"""
+    evaluation_interval: Positive
+    """in units of `evo_steps`; when it is not written, once a generation"""
     num_epochs: Positive | None = None
     eval_rows: Positive = 64
     """rows of the split that decides fitness"""
@@ -64,13 +65,6 @@ class Training(Section):
     weight_sync_interval: Understood[Positive] = None
     rollout_version_stamp: Understood[Literal["publish", "oldest_turn"]] = None
     checkpoint_export: Understood[CheckpointExport] = None
-
-
-class CheckpointExport(Section):
-    """`training.checkpoint_export`: adapters are exported by the rules of training.md §5, whatever it says."""
-
-    format: Literal["adapter", "merged"] = "adapter"
-    trigger: Literal["final", "best", "on_demand", "every"] = "final"
 
 
 class NStep(Section):
@@ -133,20 +127,3 @@ class TextNetwork(Section):
     max_context_length: Positive
     """tokens of prompt and completion together"""
     lora_config: Lora = Lora()
-
-
-class ClassicNetwork(Section):
-    """A network built for the environment; without `arch` its encoder is chosen by the observation space."""
-
-    latent_dim: Positive = 32
-    min_latent_dim: Positive = 8
-    max_latent_dim: Annotated[Int, Field(gt=1)] = 128
-    encoder_config: dict[str, JsonValue] = Field(default_factory=dict)
-    head_config: dict[str, JsonValue] | None = None
-    random_seed: Int | None = None
-    simba: Bool = False
-    squash_output: Bool = False
-    has_evolvable_encoder: Bool = False
-
-
-Network = TextNetwork | ClassicNetwork
