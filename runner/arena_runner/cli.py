@@ -12,8 +12,8 @@ import click
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "server": ("arena_runner.server.main:command", "Run the control plane of one home."),
-    "work": ("arena_runner.worker.main:command", "Take a job from a server and train it."),
-    "train": ("arena_runner.worker.foreground:command", "Train a manifest here, without a server."),
+    "work": ("arena_runner.worker:command", "Take a job from a server and train it."),
+    "train": ("arena_runner.foreground:command", "Train a manifest here, without a server."),
     "serve": ("arena_runner.serving.main:command", "Serve one base model and its adapters."),
     "check": ("arena_runner.checks.main:command", "Run dataset and reward checks here, without a server."),
     "models": ("arena_runner.models.main:command", "Fetch and list base models."),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from arena_gitops.spec.job import Lineage
 from arena_runner.population.member import Member
 from arena_runner.population.mutate import Bounds, Mutation, Odds, mutate
-from arena_runner.population.tournament import parents
+from arena_runner.population.tournament import parents, rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,16 @@ class Evolved:
 
     members: tuple[Member, ...]
     copies: tuple[tuple[int, int], ...]
-    """(parent, place): sources are read as they were before any copy"""
+    """(parent, place), to be done in this order"""
     records: tuple[Lineage, ...]
 
 
 def evolve(
-    members: Sequence[Member], scores: Sequence[Sequence[float]], rules: Rules, generation: int
+    members: Sequence[Member],
+    scores: Sequence[Sequence[float]],
+    rules: Rules,
+    generation: int,
+    waiting: frozenset[int] = frozenset(),
 ) -> Evolved:
     """End one generation.
 
@@ -47,21 +51,26 @@ def evolve(
         scores: For every place its score on each evaluation row; rows are shared by all places.
         rules: Selection and mutation.
         generation: Number of this generation's end, counted from 1.
+        waiting: Places that have reached `max_steps`: they may be copied, but are not overwritten, because a copy
+            that trains no further would only hide what was scored.
     """
     fitness = [mean(row) for row in scores]
-    chosen = parents(
+    winners = parents(
         fitness,
         tournament_size=rules.tournament_size,
         elitism=rules.elitism,
         seed=rules.seed,
         generation=generation,
     )
+    chosen = [place if place in waiting else parent for place, parent in enumerate(winners)]
     placed = [_placed(members, place, parent, rules, generation) for place, parent in enumerate(chosen)]
     records = tuple(
         _record(members[place], chosen[place], placed[place][1], scores, generation)
         for place in range(len(members))
     )
-    copies = tuple((parent, place) for place, parent in enumerate(chosen) if parent != place)
+    # A winner ranks above whom it overwrites, so from the worst place up every source is still what it was.
+    order = sorted(range(len(members)), key=lambda place: rank(fitness, place))
+    copies = tuple((chosen[place], place) for place in order if chosen[place] != place)
     return Evolved(tuple(member for member, _ in placed), copies, records)
 
 
@@ -109,12 +118,17 @@ def mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def standard_error(values: Sequence[float]) -> float:
-    """Standard error of a mean, with n-1; 0 for a single value."""
+def spread(values: Sequence[float]) -> float:
+    """Standard deviation with n-1; 0 for a single value."""
     if len(values) < 2:
         return 0.0
     centre = mean(values)
-    return math.sqrt(math.fsum((v - centre) ** 2 for v in values) / (len(values) - 1) / len(values))
+    return math.sqrt(math.fsum((v - centre) ** 2 for v in values) / (len(values) - 1))
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """Standard error of a mean."""
+    return spread(values) / math.sqrt(len(values))
 
 
 def paired_se(winner: Sequence[float], loser: Sequence[float]) -> float:

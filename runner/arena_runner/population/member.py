@@ -44,4 +44,4 @@ class Member:
 
     def overwritten(self, hyperparameters: Hyperparameters) -> Member:
         """The place after a winner was copied into it; its counters are its own."""
-        return replace(self, hyperparameters=dict(hyperparameters), silent=0)
+        return replace(self, hyperparameters=dict(hyperparameters))

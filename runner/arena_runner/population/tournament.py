@@ -14,7 +14,7 @@ from arena_runner.seeds import rng
 
 def fittest(fitness: Sequence[float]) -> int:
     """The place with the highest fitness; ties to the lowest, NaN never (unless all are)."""
-    return max(range(len(fitness)), key=lambda place: (_rank(fitness[place]), -place))
+    return max(range(len(fitness)), key=lambda place: rank(fitness, place))
 
 
 def parents(
@@ -33,8 +33,10 @@ def _winner(fitness: Sequence[float], size: int, key: tuple[int, int, int]) -> i
     dice = rng(seed, "tournament", generation, place)
     others = [rival for rival in range(len(fitness)) if rival != place]
     drawn = {others[int(dice.random() * len(others))] for _ in range(size - 1) if others}
-    return max({place} | drawn, key=lambda rival: (_rank(fitness[rival]), -rival))
+    return max({place} | drawn, key=lambda rival: rank(fitness, rival))
 
 
-def _rank(value: float) -> float:
-    return -math.inf if math.isnan(value) else value
+def rank(fitness: Sequence[float], place: int) -> tuple[float, int]:
+    """What places are ordered by: no two are equal."""
+    value = fitness[place]
+    return (-math.inf if math.isnan(value) else value, -place)

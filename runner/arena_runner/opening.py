@@ -1,0 +1,280 @@
+"""Everything a run needs before its first iteration: rows, model, adapters, task, and where it stands.
+
+`open_run` is the only place that knows which parts a job is made of; the loop in `train` only uses them.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import torch
+from torch import Tensor
+
+from arena_gitops.errors import ArenaError
+from arena_gitops.spec.algorithms.grpo import GrpoKnobs
+from arena_gitops.spec.algorithms.sft import SftKnobs
+from arena_gitops.spec.job import DatasetInput, JobSpec, Log, ModelRef, Started
+from arena_gitops.spec.manifest import Manifest
+from arena_gitops.spec.population import Tournament
+from arena_runner import budgets, checkpoint, peft_format
+from arena_runner.adapters import Population
+from arena_runner.budgets import Budgets
+from arena_runner.checkpoint import Standing, Tensors
+from arena_runner.data import DataError, Row, Splits, read_rows, split
+from arena_runner.engines.torch import TorchEngine
+from arena_runner.learner import Learner
+from arena_runner.models import BaseModel, load_base
+from arena_runner.optim import StackedAdamW
+from arena_runner.population.lineage import Rules
+from arena_runner.population.member import Member
+from arena_runner.population.mutate import Odds
+from arena_runner.ports import Materials, TrainPorts
+from arena_runner.rollouts.hub import fetch_split
+from arena_runner.rollouts.imitated import Imitated
+from arena_runner.rollouts.prompts import PROMPT_ROLE, Prompt, Renderer, fit
+from arena_runner.rollouts.scored import Scored
+from arena_runner.rollouts.task import Task
+from arena_runner.sandbox import RewardPool
+from arena_runner.schedule import Schedule, plan_schedule
+
+
+class JobError(ArenaError):
+    """The job asks for something that has no room, or lacks a part it needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Prompts of the two splits that are never trained on."""
+
+    eval: Sequence[Prompt]
+    test: Sequence[Prompt]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the loop works with."""
+
+    job: JobSpec
+    manifest: Manifest
+    schedule: Schedule
+    rules: Rules
+    learner: Learner
+    task: Task
+    held: Held
+    origin: Mapping[str, Tensor]
+    """the adapter every member started from: the policy the experiment is compared with"""
+    best: Mapping[str, Tensor]
+    standing: Standing
+
+
+@contextmanager
+def open_parts(job: JobSpec, materials: Materials, ports: TrainPorts) -> Iterator[Parts]:
+    """Load everything and announce the start; closing it ends the reward's processes."""
+    manifest = Manifest.from_normal(dict(job.manifest))
+    source = job.inputs.dataset
+    if source is None:
+        raise JobError(f"{manifest.algorithm.name} needs a dataset")
+    resumed = checkpoint.load_state(materials.resume) if materials.resume else None
+    limits = _budgets(resumed[0].budgets if resumed else None, ports)
+    base = _load(job, manifest, materials, limits)
+    splits = _splits(source, materials, manifest, ports)
+    train, held = _prompts(splits, source, manifest, base, ports)
+    learner, origin = _learner(job, manifest, materials, base, limits)
+    standing, best = _stand(resumed, manifest, limits, learner)
+    schedule = plan_schedule(manifest, job.limits, rows=len(train))
+    _announce(job, standing, schedule, base, ports)
+    with _task(job, materials, learner, train, limits.rows_in_flight) as task:
+        yield Parts(
+            job, manifest, schedule, _rules(job, manifest), learner, task, held, origin, best, standing
+        )
+
+
+def _budgets(stored: Budgets | None, ports: TrainPorts) -> Budgets:
+    """What the run started with, as long as this machine has it; and make torch obey."""
+    limits = stored or budgets.choose()
+    if limits.device.startswith("cuda") and not torch.cuda.is_available():
+        limits = budgets.choose()
+        ports.emit(Log(level="warning", message=f"resumed without the GPU it began on, on {limits.device}"))
+    torch.set_num_threads(limits.threads)
+    return limits
+
+
+def _load(job: JobSpec, manifest: Manifest, materials: Materials, limits: Budgets) -> BaseModel:
+    return load_base(
+        job.model.id if job.model else manifest.base_model.pretrained_model_name_or_path,
+        models_dir=materials.models_dir,
+        revision=job.model.revision if job.model else None,
+        device=limits.device,
+        dtype=limits.torch_dtype,
+    )
+
+
+def _splits(source: DatasetInput, materials: Materials, manifest: Manifest, ports: TrainPorts) -> Splits:
+    files = materials.dataset
+    if not files:
+        if source.hf is None:
+            raise JobError(f"{source.address}: neither a file nor a hub id was given")
+        files = tuple(fetch_split(source.hf))
+    table = read_rows(source, files)
+    if table.empty:
+        ports.emit(Log(level="warning", message=f"{table.empty} rows left out: a mapped column is empty"))
+    training = manifest.training
+    return split(
+        table.rows,
+        key=PROMPT_ROLE[source.category],
+        eval_rows=training.eval_rows * training.eval_loop,
+        test_rows=training.test_rows,
+    )
+
+
+def _prompts(
+    splits: Splits, source: DatasetInput, manifest: Manifest, base: BaseModel, ports: TrainPorts
+) -> tuple[Sequence[Prompt], Held]:
+    """Render the three splits and leave out what does not fit."""
+    render = Renderer(base.tokenizer, manifest.text.prompt_template, PROMPT_ROLE[source.category])
+    longest = manifest.base_model.max_context_length
+    sft = isinstance(manifest.algorithm, SftKnobs)
+    room = 1 if sft else (getattr(manifest.algorithm, "max_output_tokens", None) or 1)
+
+    def fitted(name: str, rows: Sequence[Row]) -> Sequence[Prompt]:
+        kept = fit(
+            (render.example(row) if sft else render.prompt(row) for row in rows), longest=longest, room=room
+        )
+        if kept.dropped:
+            ports.emit(
+                Log(
+                    level="warning",
+                    message=f"{kept.dropped} of {len(rows)} {name} rows left out: longer than "
+                    f"max_context_length {longest} with {room} tokens kept free for the completion",
+                )
+            )
+        if rows and not kept.prompts:
+            raise DataError(f"{source.address}: no {name} row fits max_context_length {longest}")
+        return kept.prompts
+
+    train, held = (
+        fitted("train", splits.train),
+        Held(fitted("eval", splits.eval), fitted("test", splits.test)),
+    )
+    if not train or not held.eval:
+        raise DataError(f"{source.address}: too few distinct rows for a train and an eval split")
+    return train, held
+
+
+def _learner(
+    job: JobSpec, manifest: Manifest, materials: Materials, base: BaseModel, limits: Budgets
+) -> tuple[Learner, Mapping[str, Tensor]]:
+    """The population on its base, fresh or from the adapter the experiment is chained to."""
+    lora, count = manifest.base_model.lora_config, manifest.training.pop_size
+    start, alpha = None, float(lora.lora_alpha)
+    if job.inputs.base is not None:
+        start, config = _start(job, materials)
+        if config.rank != lora.lora_r:
+            raise JobError(
+                f"the adapter of {job.inputs.base.experiment} has rank {config.rank}, the manifest says lora_r: "
+                f"{lora.lora_r}; a chained experiment goes on with the rank it starts from"
+            )
+        alpha = config.alpha
+    population = Population.attach(
+        base,
+        targets=list(lora.target_modules)
+        if not isinstance(lora.target_modules, str)
+        else lora.target_modules,
+        ranks=[lora.lora_r] * count,
+        alphas=[alpha] * count,
+        seed=job.seed,
+        reference=start,
+    )
+    return Learner(base, population, StackedAdamW(population), limits.tokens_per_backward), population.export(
+        0
+    )
+
+
+def _start(job: JobSpec, materials: Materials) -> tuple[dict[str, Tensor], peft_format.AdapterConfig]:
+    assert job.inputs.base is not None
+    if job.inputs.base.merge:
+        raise JobError(
+            "base.merge: true has no room yet; without it the experiment goes on with the adapter it starts from"
+        )
+    if materials.base is None:
+        raise JobError(f"the adapter of {job.inputs.base.experiment} is not here")
+    return peft_format.read(materials.base)
+
+
+def _stand(
+    resumed: tuple[Standing, Tensors] | None, manifest: Manifest, limits: Budgets, learner: Learner
+) -> tuple[Standing, Mapping[str, Tensor]]:
+    """Where the run stands: at its beginning, or where its last segment ended."""
+    if resumed is None:
+        assert isinstance(manifest.algorithm, GrpoKnobs | SftKnobs)
+        own = manifest.algorithm.hyperparameters()
+        places = tuple(Member(place, dict(own)) for place in range(manifest.training.pop_size))
+        return Standing(members=places, budgets=limits), {}
+    standing, tensors = resumed
+    learner.population.restore(tensors.adapters)
+    learner.optimizer.restore(tensors.moments)
+    return standing.model_copy(update={"budgets": limits}), tensors.best
+
+
+@contextmanager
+def _task(
+    job: JobSpec, materials: Materials, learner: Learner, train: Sequence[Prompt], rows_in_flight: int
+) -> Iterator[Task]:
+    manifest = Manifest.from_normal(dict(job.manifest))
+    match manifest.algorithm:
+        case SftKnobs() as knobs:
+            yield Imitated(learner, train, knobs, manifest.base_model.lora_config.lora_dropout, job.seed)
+        case GrpoKnobs() as knobs:
+            reward = job.inputs.reward
+            if reward is None or materials.reward is None:
+                raise JobError("GRPO needs a reward")
+            secrets = {name: os.environ[name] for name in reward.secrets if name in os.environ}
+            engine = TorchEngine(learner.base, learner.population, rows_in_flight=rows_in_flight)
+            with RewardPool(reward, materials.reward, secrets=secrets) as pool:
+                longest = manifest.base_model.max_context_length
+                yield Scored(learner, engine, pool, train, knobs, longest, job.seed)
+        case other:
+            raise JobError(f"{other.name} has no room here")
+
+
+def _rules(job: JobSpec, manifest: Manifest) -> Rules:
+    """Evolution as the manifest describes it; ranges of what this algorithm does not have were reported earlier."""
+    selection = manifest.selection
+    if not isinstance(selection, Tournament):
+        raise JobError("multi_frequency selection has no room here")
+    assert isinstance(manifest.algorithm, GrpoKnobs | SftKnobs)
+    mutable = manifest.algorithm.hyperparameters()
+    chances = manifest.mutation.probabilities
+    return Rules(
+        tournament_size=selection.tournament_size,
+        elitism=selection.elitism,
+        odds=Odds(chances.no_mut, chances.rl_hp_mut),
+        ranges={name: span for name, span in manifest.mutation.rl_hp_selection.items() if name in mutable},
+        seed=job.seed,
+    )
+
+
+def _announce(
+    job: JobSpec, standing: Standing, schedule: Schedule, base: BaseModel, ports: TrainPorts
+) -> None:
+    limits = standing.budgets
+    ports.emit(
+        Started(
+            device=limits.device,
+            dtype=limits.dtype,
+            threads=limits.threads,
+            rows_in_flight=limits.rows_in_flight,
+            tokens_per_backward=limits.tokens_per_backward,
+            versions={"python": platform.python_version()}
+            | {name: version(name) for name in ("arena-runner", "torch", "transformers")},
+            model=ModelRef(id=base.ref, revision=base.revision),
+            members=len(standing.members),
+            max_steps=schedule.max_steps,
+            resumed_at_iteration=standing.iteration if job.resume else None,
+        )
+    )

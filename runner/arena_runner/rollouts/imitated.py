@@ -1,0 +1,80 @@
+"""Targets learned as they stand: one iteration of SFT."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from arena_gitops.spec.algorithms.sft import SftKnobs
+from arena_runner.algorithms import sft
+from arena_runner.learner import Learner
+from arena_runner.population.member import Member
+from arena_runner.rollouts.prompts import Prompt
+from arena_runner.rollouts.stream import Stream
+from arena_runner.rollouts.task import Iterated, Judged
+from arena_runner.seeds import key
+
+
+@dataclass(frozen=True, slots=True)
+class Imitated:
+    """The task of SFT."""
+
+    learner: Learner
+    prompts: Sequence[Prompt]
+    knobs: SftKnobs
+    dropout: float
+    seed: int
+
+    def iterate(self, members: Sequence[Member]) -> dict[int, Iterated]:
+        """Every member learns its own next `batch_size` rows, all in one launch."""
+        stream = Stream(len(self.prompts), self.seed)
+        batches = {
+            member.index: [
+                self.prompts[row]
+                for row in stream.take(member.cursor, int(member.hyperparameters["batch_size"]))
+            ]
+            for member in members
+        }
+        updates = sft.update(
+            self.learner,
+            [example for place, batch in batches.items() for example in _examples(place, batch)],
+            {member.index: self._settings(member) for member in members},
+            key=key(self.seed, "dropout", max(member.iteration for member in members)),
+        )
+        return {
+            place: Iterated(
+                prompts=len(batch),
+                steps=len(batch),
+                tokens=sum(len(prompt.target) for prompt in batch),
+                signal=updates[place].signal,
+                reward=None,
+                metrics=updates[place].metrics,
+            )
+            for place, batch in batches.items()
+        }
+
+    def judge(self, places: Sequence[int], prompts: Sequence[Prompt]) -> dict[int, Judged]:
+        """Minus nats per completion token. A row's score is its share of that mean, so that rows can be paired."""
+        examples = [example for place in places for example in _examples(place, prompts)]
+        likelihood = sft.log_likelihood(self.learner, examples)  # per token of each row
+        tokens, count = sum(len(prompt.target) for prompt in prompts), len(prompts)
+        scores = [
+            value * len(example.target_ids) * count / tokens
+            for value, example in zip(likelihood, examples, strict=True)
+        ]
+        return {
+            place: Judged(scores=tuple(scores[i * count : (i + 1) * count])) for i, place in enumerate(places)
+        }
+
+    def _settings(self, member: Member) -> sft.SftSettings:
+        own = member.hyperparameters
+        return sft.SftSettings(
+            lr=own["lr"],
+            max_grad_norm=own["max_grad_norm"],
+            update_epochs=int(own["update_epochs"]),
+            dropout=self.dropout,
+        )
+
+
+def _examples(place: int, prompts: Sequence[Prompt]) -> list[sft.Example]:
+    return [sft.Example(place, prompt.ids, prompt.target) for prompt in prompts]

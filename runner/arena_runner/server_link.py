@@ -1,0 +1,125 @@
+"""The worker's side of the wire: claim, report, blobs. Three outcomes: an answer, `unreachable`, `fenced`.
+
+Does not retry and does not know what a run is; the journal and the worker decide what a refusal means.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Container, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from arena_gitops.errors import ArenaError
+from arena_gitops.spec.wire import Claim, ClaimRequest, EventBatch, EventReceipt
+from arena_runner.checkpoint import file_digest
+
+API = "/api/v1"
+CHUNK = 1 << 20
+TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+BLOB_TIMEOUT = httpx.Timeout(300.0, connect=5.0)
+
+
+class UnreachableError(ArenaError):
+    """No answer, or one that says to come back later."""
+
+
+class FencedError(ArenaError):
+    """The job belongs to another worker now, or is over."""
+
+
+class RefusedError(ArenaError):
+    """The server understood and will not; trying again changes nothing."""
+
+
+class ServerLink:
+    """One server, one token; once `job` is set, one job."""
+
+    def __init__(self, url: str, token: str, *, transport: httpx.BaseTransport | None = None) -> None:
+        headers = {"Authorization": f"Bearer {token}"}
+        self._client = httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT, transport=transport)
+        self._job = ""
+
+    def close(self) -> None:
+        """Drop the connections."""
+        self._client.close()
+
+    def claim(self, request: ClaimRequest) -> Claim | None:
+        """Ask for a job; None when there is none."""
+        answer = self._call("POST", f"{API}/workers/claim", json=request.model_dump(mode="json"))
+        if answer.status_code == 204:
+            return None
+        claim = Claim.model_validate_json(answer.content)
+        self._job = f"{API}/workers/jobs/{claim.job.run_id}/{claim.job.segment}/events"
+        return claim
+
+    def report(self, batch: EventBatch) -> EventReceipt:
+        """Report events of the claimed job; an empty batch is a heartbeat."""
+        answer = self._call("POST", self._job, json=batch.model_dump(mode="json"))
+        return EventReceipt.model_validate_json(answer.content)
+
+    def put(self, digest: str, path: Path) -> None:
+        """Upload a file unless the server has it; raises FileNotFoundError if it is gone here."""
+        if self._call("HEAD", f"{API}/blobs/{digest}", allow={404}).status_code != 404:
+            return
+        size = str(path.stat().st_size)
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": size}
+        self._call(
+            "PUT", f"{API}/blobs/{digest}", content=_chunks(path), headers=headers, timeout=BLOB_TIMEOUT
+        )
+
+    def get(self, digest: str, target: Path) -> None:
+        """Download a blob; it appears at `target` whole and verified, or not at all."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=".incoming-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                self._download(digest, file.write)
+            if (found := file_digest(Path(name))) != digest:
+                raise RefusedError(f"blob {digest} arrived as {found}")
+            Path(name).replace(target)
+        finally:
+            Path(name).unlink(missing_ok=True)
+
+    def _download(self, digest: str, write: Callable[[bytes], object]) -> None:
+        path = f"{API}/blobs/{digest}"
+        try:
+            with self._client.stream("GET", path, timeout=BLOB_TIMEOUT) as answer:
+                if answer.status_code != 200:
+                    answer.read()
+                    _check(answer)
+                for chunk in answer.iter_bytes(CHUNK):
+                    write(chunk)
+        except httpx.TransportError as error:
+            raise UnreachableError(f"GET {path}: {error}") from error
+
+    def _call(self, method: str, path: str, *, allow: Container[int] = (), **options: Any) -> httpx.Response:
+        try:
+            answer = self._client.request(method, path, **options)
+        except httpx.TransportError as error:
+            raise UnreachableError(f"{method} {path}: {error}") from error
+        if answer.status_code not in allow:
+            _check(answer)
+        return answer
+
+
+def _check(answer: httpx.Response) -> None:
+    """Turn a refusal into one of the three outcomes."""
+    status = answer.status_code
+    if status < 300:
+        return
+    said = f"{answer.request.method} {answer.request.url.path}: {status} {answer.text[:500]}"
+    if status in {409, 412}:
+        raise FencedError(said)
+    if status in {408, 425, 429} or status >= 500:
+        raise UnreachableError(said)
+    raise RefusedError(said)
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            yield chunk
