@@ -214,6 +214,8 @@ class _Planner:
         if resource.address.kind != TRAINED or not action.spends:
             return ()
         notes = units.describe(resource.spec, self.observed.max_steps)
+        if action is Action.RESUME and notes:
+            notes = (f"the whole run: {notes[0]}", *notes[1:])
         known = self._known(resource)
         if action is not Action.RESUME and known is not None:
             notes += (

@@ -1,7 +1,9 @@
 """How much training a text experiment asks for, in numbers people can check before they pay.
 
-Units are per member (training.md §4): `max_steps` counts completions scored (SFT and DPO: rows), one
-iteration is one optimizer phase, and a member stops at the first iteration end at or past `max_steps`.
+Units are per member (training.md §4): `max_steps` counts completions scored (SFT: rows), one iteration is one
+optimizer phase, a member stops at the first iteration end at or past `max_steps`, and what is evaluated never
+counts. Figures are those of the start values; a member whose batch or group size mutates gets there in fewer
+or more iterations.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from arena_gitops.plan.classify import spec_at
+from arena_gitops.spec.algorithms.grpo import GrpoKnobs
+from arena_gitops.spec.algorithms.sft import SftKnobs
+from arena_gitops.spec.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,56 +27,57 @@ class Units:
     iterations: int
     """of each member"""
     generations: int
-    """evolutions of each member"""
+    """evolutions of each member; 0 when nothing evolves"""
     total: int
     """completions (or rows) of all members together"""
+    evaluated: int
+    """rows evaluated by all members together, beside `total`"""
     noun: str
 
 
-def units_of(spec: Mapping[str, Any], cap: int | None = None) -> Units | None:
-    """Count a stored experiment; None where its manifest does not say enough (not a text algorithm)."""
-    manifest = spec.get("manifest", {})
-    batch = _whole(manifest, "algorithm.batch_size")
-    max_steps = _whole(manifest, "training.max_steps")
-    if not batch or not max_steps or not spec_at(manifest, "network.pretrained_model_name_or_path"):
-        return None
-    steps = max_steps if cap is None else min(max_steps, cap)
-    group = _whole(manifest, "algorithm.group_size")
-    per_iteration = batch * (group or 1)
+def units_of(manifest: Manifest, cap: int | None = None) -> Units | None:
+    """Count a manifest, up to the platform's own limit; None for an algorithm without a room."""
+    match manifest.algorithm:
+        case GrpoKnobs() as knobs:
+            per_iteration, noun = knobs.batch_size * knobs.group_size, "completions"
+        case SftKnobs() as knobs:
+            per_iteration, noun = knobs.batch_size, "rows"
+        case _:
+            return None
+    training = manifest.training
+    steps = training.max_steps if cap is None else min(training.max_steps, cap)
     iterations = -(-steps // per_iteration)
-    evo_steps = _whole(manifest, "training.evo_steps")
-    members = _whole(manifest, "training.pop_size") or 1
+    evaluations = iterations // training.evaluation_interval
     return Units(
-        members=members,
+        members=training.pop_size,
         per_iteration=per_iteration,
         iterations=iterations,
-        generations=iterations // evo_steps if evo_steps else 0,
-        total=members * iterations * per_iteration,
-        noun="completions" if group else "rows",
+        generations=iterations // training.evo_steps if manifest.evolves else 0,
+        total=training.pop_size * iterations * per_iteration,
+        evaluated=training.pop_size * evaluations * training.eval_rows * training.eval_loop,
+        noun=noun,
     )
 
 
 def describe(spec: Mapping[str, Any], cap: int | None = None) -> tuple[str, ...]:
-    """The units as lines for people."""
-    units = units_of(spec, cap)
+    """The units of a stored experiment as lines for people."""
+    manifest = Manifest.from_normal(spec["manifest"])
+    units = units_of(manifest, cap)
     if units is None:
         return ()
-    max_steps = spec_at(spec, "manifest.training.max_steps")
-    algorithm = spec_at(spec, "manifest.algorithm.name")
-    each = f"{_count(units.iterations, 'iteration')} of {units.per_iteration:,} {units.noun}"
-    evolved = f"{_count(units.generations, 'generation')}; {units.total:,} {units.noun} in all"
+    each = f"{_count(units.iterations, 'iteration')} of {units.per_iteration:,} {units.noun} each"
+    evolved = _count(units.generations, "generation")
+    whole = f"{units.total:,} {units.noun} in all, and {units.evaluated:,} to evaluate"
+    training = manifest.training
     lines = [
-        f"{algorithm}: {_count(units.members, 'member')}, each {each} and {evolved}",
-        f"max_steps {max_steps:,} counts {units.noun} per member",
+        f"{manifest.algorithm.name}, {_count(units.members, 'member')}: {each}, {evolved}; {whole}",
+        f"max_steps {training.max_steps:,} counts {units.noun} per member",
     ]
-    if cap is not None and cap < max_steps:
+    if training.num_epochs is not None:
+        lines.append(f"fewer where {_count(training.num_epochs, 'epoch')} over the training rows end earlier")
+    if cap is not None and cap < training.max_steps:
         lines.append(f"this platform ends every run at {cap:,} steps (limits.max_steps)")
     return tuple(lines)
-
-
-def _whole(manifest: Mapping[str, Any], path: str) -> int:
-    value = spec_at(manifest, path)
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def _count(number: int, noun: str) -> str:

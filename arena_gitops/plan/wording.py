@@ -15,21 +15,27 @@ from arena_gitops.state import DesiredResource
 
 def reason(finding: Finding, document: ResourceDocument, action: Action) -> str:
     """Why a resource that exists is, or is not, touched."""
-    cause = finding.cause
-    if action is Action.HELD and document.run is not None:
-        return held(document.run)
-    deciding = [field for field in finding.fields if field.reason == cause.value]
-    match cause:
+    run = document.run
+    if action is Action.HELD and run is not None:
+        return held(run)
+    deciding = [field for field in finding.fields if field.reason == finding.cause.value]
+    match finding.cause:
         case Cause.NONE:
-            return progress(document.run) if document.run is not None else ""
+            return progress(run) if run is not None else ""
         case Cause.PARENT:
             return "what it builds on is trained anew"
-        case Cause.BUDGET_RAISED | Cause.BUDGET_SATISFIED:
-            return _budget(cause, deciding, document)
-        case Cause.SEMANTIC:
-            return _named(deciding, "semantic" if document.kind == TRAINED else "content")
+        case Cause.BUDGET_RAISED | Cause.BUDGET_SATISFIED | Cause.BUDGET_RECORDED if run and _steps(deciding):
+            return _budget(finding.cause, deciding, run)
         case _:
-            return _named(deciding, deciding[0].cls.value if deciding else "")
+            return _named(deciding, _consequence(finding.cause, document.kind, deciding))
+
+
+def _consequence(cause: Cause, kind: str, deciding: list[FieldChange]) -> str:
+    if cause is Cause.SEMANTIC:
+        return "changes what is trained" if kind == TRAINED else "changes its content"
+    if cause is Cause.DEFINITION and kind == "deployment":
+        return "changes what is served"
+    return f"is {deciding[0].cls.value}" if deciding else ""
 
 
 def held(run: RunStatus) -> str:
@@ -65,23 +71,26 @@ def removed(address: Address, document: ResourceDocument) -> str:
     return "removed from the repository: forgotten, data is kept"
 
 
-def _budget(cause: Cause, deciding: list[FieldChange], document: ResourceDocument) -> str:
-    run = document.run
-    done = run.step if run else 0
+def _budget(cause: Cause, deciding: list[FieldChange], run: RunStatus) -> str:
     if cause is Cause.BUDGET_RAISED:
-        return f"the run goes on from step {done:,}" if run else _named(deciding, "budget")
-    new = next((field.new for field in deciding), None)
-    asked = run.max_steps if run else 0
-    if run is not None and not run.state.ended:
-        return f"{_plain(new)} steps are asked for; the running run goes on to {asked:,}"
-    return f"{_plain(new)} steps are asked for, {done:,} are done: nothing is taken back"
+        return f"the run goes on from step {run.step:,}"
+    if cause is Cause.BUDGET_RECORDED:
+        return f"{run.step:,} steps are done: only recorded"
+    new = next(_plain(field.new) for field in deciding if field.path.endswith(".max_steps"))
+    if not run.state.ended:
+        return f"{new} steps are asked for; the running run goes on to {run.max_steps:,}"
+    return f"{new} steps are asked for, {run.step:,} are done: nothing is taken back"
 
 
-def _named(deciding: list[FieldChange], cls: str) -> str:
+def _named(deciding: list[FieldChange], consequence: str) -> str:
     if not deciding:
         return ""
-    more = len(deciding) - 1
-    return f"{deciding[0].path}" + (f" and {more} more" if more else "") + f": {cls} changed"
+    more = f" (and {len(deciding) - 1} more)" if len(deciding) > 1 else ""
+    return f"{deciding[0].path}{more} {consequence}"
+
+
+def _steps(deciding: list[FieldChange]) -> bool:
+    return any(field.path.endswith(".max_steps") for field in deciding)
 
 
 def _plain(value: Any) -> str:

@@ -47,6 +47,14 @@ class Piece:
 Line = tuple[Piece, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Widths:
+    """Columns of the heading lines."""
+
+    address: int
+    verb: int
+
+
 def render(plan: Plan, *, colour: bool = False) -> str:
     """The whole plan, one string that ends with a newline."""
     lines = ("".join(piece.render(colour=colour) for piece in line).rstrip() for line in plan_lines(plan))
@@ -57,14 +65,13 @@ def plan_lines(plan: Plan) -> Iterator[Line]:
     """Heading, changes, remarks, summary."""
     yield _heading(plan)
     yield ()
-    changes = [change for change in plan.changes if change.action is not Action.NOOP]
-    for change in changes:
-        yield from _change(change)
-        yield ()
+    yield from _changes([change for change in plan.changes if change.action is not Action.NOOP])
     yield from _unchanged(change for change in plan.changes if change.action is Action.NOOP)
     yield from _remarks(plan)
     if not plan.has_changes:
-        yield (Piece("No changes: the platform is as the repository says.", "green"),)
+        told = any(change.action is not Action.NOOP for change in plan.changes)
+        settled = "No changes to make." if told else "No changes: the platform is as the repository says."
+        yield (Piece(settled, "green"),)
     yield (Piece(words.summary_line(plan), "bold"),)
     if plan.has_changes:
         yield (Piece(f"Plan id: {plan.plan_id}", "dim"),)
@@ -77,15 +84,34 @@ def _heading(plan: Plan) -> Line:
     return Piece(f"Plan for {plan.target}", "bold"), Piece(f" ({place}{commit}{dirty})", "dim")
 
 
-def _change(change: Change) -> Iterator[Line]:
+def _changes(changes: list[Change]) -> Iterator[Line]:
+    """One paragraph per change; those of a single line stand together."""
+    widths = Widths(
+        max((len(change.address) for change in changes), default=0),
+        max((len(words.VERBS[change.action]) for change in changes), default=0),
+    )
+    separated = True
+    for change in changes:
+        heading, *details = _change(change, widths)
+        if details and not separated:
+            yield ()
+        yield heading
+        yield from details
+        separated = bool(details)
+        if details:
+            yield ()
+    if not separated:
+        yield ()
+
+
+def _change(change: Change, widths: Widths) -> Iterator[Line]:
     colour = _COLOURS[change.action]
-    verb = words.VERBS[change.action]
     yield (
         Piece("  "),
         Piece(words.MARKS[change.action], colour),
         Piece(" "),
-        Piece(change.address, "bold"),
-        Piece(f"  {verb}", colour),
+        Piece(f"{change.address:<{widths.address}}", "bold"),
+        Piece(f"  {words.VERBS[change.action]:<{widths.verb}}", colour),
         Piece(f"  {change.message}" if change.message else ""),
         Piece(f"  {change.range}" if change.range and not change.fields else "", "dim"),
     )
