@@ -10,9 +10,7 @@ import click
 
 from arena_gitops.cli import options
 from arena_gitops.cli.session import Session
-from arena_gitops.cli.stack import open_stack, open_target
-from arena_gitops.errors import PlatformUnreachableError
-from arena_gitops.platforms.http import HttpPlatform
+from arena_gitops.cli.stack import open_server, open_stack
 
 
 @click.group(no_args_is_help=True)
@@ -64,10 +62,7 @@ def generate(
 ) -> None:
     """Send a prompt to deployment NAME and print the answer as it is written."""
     text = sys.stdin.read() if prompt == "-" else prompt
-    platform = open_target(session, target)
-    if not isinstance(platform, HttpPlatform):
-        raise PlatformUnreachableError("nothing is deployed: there is no local server yet")
-    chunks = platform.generate_stream(name, text, _params(max_new_tokens, temperature))
+    chunks = open_server(session, target).generate_stream(name, text, _params(max_new_tokens, temperature))
     if session.json:
         answer = "".join(chunks)
         session.emit(

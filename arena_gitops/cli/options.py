@@ -47,3 +47,14 @@ def json(command: Command) -> Command:
 def _remember_json(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if value:
         ctx.ensure_object(Session).json = True
+
+
+def allow(command: Command) -> Command:
+    """`--allow` and `--allow-dirty`, as one set of consents."""
+    return click.option(
+        "--allow",
+        type=click.Choice(["interrupt", "empty"]),
+        multiple=True,
+        callback=lambda _ctx, _param, given: frozenset(given),
+        help="Consent in advance: stop a running run, or retire everything of an emptied repository.",
+    )(command)

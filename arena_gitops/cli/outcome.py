@@ -4,26 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from arena_gitops.apply.events import Progressed
 from arena_gitops.cli import figures
 from arena_gitops.spec.job import Lineage, RunStatus
 from arena_gitops.spec.wire import DeploymentStatus
 
 
+def lines(progressed: Progressed) -> list[str]:
+    """Lines about everything an apply waited for."""
+    told = [line for run in progressed.runs for line in of_run(run)]
+    return told + [of_deployment(name, status) for name, status in progressed.deployments]
+
+
 def of_run(run: RunStatus) -> list[str]:
     """Lines about one run."""
     reason = f" ({run.reason})" if run.reason else ""
-    lines = [
+    told = [
         f"experiment/{run.experiment}: {run.state}{reason} at step {run.step}/{run.max_steps}, run {run.run_id}"
     ]
     if run.message:
-        lines.append(f"  {run.message}")
+        told.append(f"  {run.message}")
     if run.best is not None:
-        lines.append(f"  best checkpoint: {run.best.label}, fitness {figures.score(run.best.fitness)}")
-    lines.extend(f"  {line}" for line in figures.test_scores(run.test_scores))
-    lines.extend(_lineage(run.lineage))
+        told.append(f"  best checkpoint: {run.best.label}, fitness {figures.score(run.best.fitness)}")
+    told.extend(f"  {line}" for line in figures.test_scores(run.test_scores))
+    told.extend(_lineage(run.lineage))
     if run.mlflow_url:
-        lines.append(f"  MLflow: {run.mlflow_url}")
-    return lines
+        told.append(f"  MLflow: {run.mlflow_url}")
+    return told
 
 
 def _lineage(records: Iterable[Lineage]) -> list[str]:

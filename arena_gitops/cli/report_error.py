@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from arena_gitops.cli.session import Session
-from arena_gitops.errors import ArenaError, InterruptedByUserError, PartialApplyError, RepoError
+from arena_gitops.errors import ArenaError, Diagnostic, InterruptedByUserError, PartialApplyError, RepoError
 
 ERROR_FORMAT = "1.0"
 
@@ -62,18 +62,21 @@ def document_of(error: BaseException, code: int, message: str) -> dict[str, Any]
         "message": message,
     }
     if isinstance(error, RepoError):
-        document["diagnostics"] = [
-            {
-                "severity": str(d.severity),
-                "code": d.code,
-                "message": d.message,
-                "hint": d.hint,
-                "file": d.span.file if d.span else None,
-                "line": d.span.line if d.span else None,
-                "column": d.span.column if d.span else None,
-            }
-            for d in error.diagnostics
-        ]
+        document["diagnostics"] = [diagnostic_document(d) for d in error.diagnostics]
     if isinstance(error, PartialApplyError):
         document["failed"] = [{"address": step.address, "message": step.message} for step in error.failed]
     return document
+
+
+def diagnostic_document(diagnostic: Diagnostic) -> dict[str, Any]:
+    """One problem or remark, with its place."""
+    span = diagnostic.span
+    return {
+        "severity": str(diagnostic.severity),
+        "code": diagnostic.code,
+        "message": diagnostic.message,
+        "hint": diagnostic.hint,
+        "file": span.file if span else None,
+        "line": span.line if span else None,
+        "column": span.column if span else None,
+    }

@@ -6,8 +6,11 @@ Passed as click's context object. Light: imported for `arena --help`.
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from signal import SIGINT
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 import click
 
@@ -18,7 +21,7 @@ class Session:
     def __init__(self) -> None:
         self.json = False
         """stdout carries exactly one JSON document; everything for people goes to stderr"""
-        self.signal: int = SIGINT
+        self.signal: int = signal.SIGINT
         """the signal behind a KeyboardInterrupt"""
         self.printed = False
         """whether the JSON document is out already"""
@@ -35,6 +38,25 @@ class Session:
         """Print the one JSON document."""
         click.echo(document)
         self.printed = True
+
+    @contextmanager
+    def finishing(self) -> Iterator[Callable[[], bool]]:
+        """Within, a first SIGINT or SIGTERM asks to stop (the yielded question says so); a second interrupts."""
+        asked: list[int] = []
+
+        def ask(number: int, _frame: FrameType | None) -> None:
+            self.signal = number
+            if asked:
+                raise KeyboardInterrupt
+            asked.append(number)
+            self.say("stopping: what has begun is finished and recorded; once more to stop at once")
+
+        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield lambda: bool(asked)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     @property
     def interactive(self) -> bool:

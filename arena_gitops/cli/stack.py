@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,19 +18,29 @@ from arena_gitops.spec.wire import Owner
 from arena_gitops.state import DesiredState
 
 
-def here() -> Path:
-    """The folder the command stands in (after `--chdir`)."""
-    return Path.cwd()
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A repository that has been read."""
 
+    root: Path
+    desired: DesiredState
 
-def read_repository(namespace: str) -> DesiredState:
-    """Everything the repository around us declares; raises RepoError with all its problems."""
-    return load(find_root(here()), namespace=namespace)
+    @classmethod
+    def read(cls, namespace: str) -> Repository:
+        """Read the one we stand in; raises RepoError with all its problems."""
+        root = find_root(Path.cwd())
+        return cls(root, load(root, namespace=namespace))
 
+    def choose(self, target: str | None) -> Choice:
+        """The server this repository is about."""
+        return choose(target, os.environ, self.desired.targets, self.desired.default_target)
 
-def choose_for(desired: DesiredState, target: str | None) -> Choice:
-    """The server for a repository that has been read."""
-    return choose(target, os.environ, desired.targets, desired.default_target)
+    def journal(self, choice: Choice) -> Path | None:
+        """`<git dir>/arena/<target>.ndjson`: beside the history, so that it is never committed."""
+        folder = _git_dir(self.root)
+        return (
+            folder / "arena" / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', choice.name)}.ndjson" if folder else None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,5 +48,39 @@ class Stack:
     """Whose resources, and where."""
 
     owner: Owner
-    choice: Choice
     platform: HttpPlatform | AbsentPlatform
+
+
+def open_stack(session: Session, target: str | None, namespace: str) -> Stack:
+    """The stack of the repository we stand in, on its server."""
+    repository = Repository.read(namespace)
+    platform = connect(repository.choose(target), os.environ, say=session.say)
+    return Stack(repository.desired.owner, platform)
+
+
+def open_server(session: Session, target: str | None) -> HttpPlatform:
+    """A server by itself; the repository, if we stand in one, only says which."""
+    platform = connect(_choose_anywhere(target), os.environ, say=session.say)
+    if isinstance(platform, AbsentPlatform):
+        raise PlatformUnreachableError(
+            "there is no local server yet: nothing has been applied on this machine"
+        )
+    return platform
+
+
+def _choose_anywhere(target: str | None) -> Choice:
+    try:
+        find_root(Path.cwd())
+    except RepoError:
+        return choose(target, os.environ, {}, None)
+    return Repository.read("main").choose(target)
+
+
+def _git_dir(root: Path) -> Path | None:
+    for folder in (root, *root.parents):
+        git = folder / ".git"
+        if git.is_dir():
+            return git
+        if git.is_file():  # a worktree or a submodule: the file says where
+            return (folder / git.read_text().removeprefix("gitdir:").strip()).resolve()
+    return None

@@ -6,14 +6,14 @@ only commands need: logs, health, tiers and generation.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from arena_gitops.errors import PlatformError
+from arena_gitops.errors import PlatformError, StaleError
 from arena_gitops.platforms.door import JSON, Door, Request, json_body
 from arena_gitops.spec.job import RunStatus
 from arena_gitops.spec.resource import Address, Frozen
@@ -93,22 +93,13 @@ class HttpPlatform:
 
     def upload(self, blob: Blob) -> None:
         """Stream the file; the server refuses bytes that do not hash to the name."""
-
-        def chunks() -> Iterator[bytes]:
-            if blob.data is not None:
-                yield blob.data
-                return
-            with blob.path.open("rb") as file:
-                while chunk := file.read(CHUNK):
-                    yield chunk
-
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(blob.size)}
         self._door.call(
             Request(
                 "PUT",
                 _blob_path(blob.digest),
                 headers=headers,
-                body=chunks,
+                body=_bytes_of(blob),
                 repeatable=True,
                 read_timeout_s=UPLOAD_TIMEOUT_S,
             )
@@ -216,10 +207,25 @@ class HttpPlatform:
         return self._door.call(request, accept=frozenset({404})).status_code != 404
 
 
+def _bytes_of(blob: Blob) -> Callable[[], bytes | Iterator[bytes]]:
+    """The blob's bytes, from their first one, as often as they are asked for."""
+    if (data := blob.data) is not None:
+        return lambda: data
+    if not blob.path.is_file() or blob.path.stat().st_size != blob.size:
+        raise StaleError(f"{blob.path} has changed since it was read; run the command again")
+
+    def chunks() -> Iterator[bytes]:
+        with blob.path.open("rb") as file:
+            while chunk := file.read(CHUNK):
+                yield chunk
+
+    return chunks
+
+
 def _observed(document: StateDocument) -> ObservedState:
     foreign = dict(line.split(" ", 1) for line in document.foreign)
     return ObservedState(
-        platform=document.platform,
+        platform=HttpPlatform.name,
         lineage=document.lineage,
         etag=document.etag,
         resources=MappingProxyType({Address(r.kind, r.name): r for r in document.resources}),

@@ -99,7 +99,9 @@ def test_the_traceback_of_a_bug_is_printed_on_request(capsys, monkeypatch):
 
 def test_all_diagnostics_are_told_and_counted(capsys):
     problems = [
-        errors.Diagnostic("unknown key `lrr`", "unknown-key", errors.Span("m.yaml", 3, 5), "did you mean `lr`?"),
+        errors.Diagnostic(
+            "unknown key `lrr`", "unknown-key", errors.Span("m.yaml", 3, 5), "did you mean `lr`?"
+        ),
         errors.Diagnostic("no such file", "missing-file"),
     ]
     session = Session()
@@ -143,7 +145,11 @@ def test_a_closed_pipe_is_no_traceback(tmp_path):
     (tmp_path / "server.log").write_text("a line\n" * 100_000)
     shell = f"{sys.executable} -m arena_gitops.cli server logs -n 100000 | head -1"
     answer = subprocess.run(
-        ["sh", "-c", shell], env={**os.environ, "ARENA_HOME": str(tmp_path)}, capture_output=True, text=True, check=True
+        ["sh", "-c", shell],
+        env={**os.environ, "ARENA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert (answer.stdout, answer.stderr) == ("a line\n", "")
 

@@ -141,8 +141,12 @@ def test_durations_read_well(seconds, shown):
 
 
 def test_base_and_best_stand_side_by_side_with_errors_and_gain():
-    base = job.TestScores(label="base", rows=128, mean={"reward": 0.4, "correct": 0.2}, stderr={"reward": 0.03})
-    best = job.TestScores(label="best", rows=128, mean={"reward": 0.55, "correct": 0.2}, stderr={"reward": 0.04})
+    base = job.TestScores(
+        label="base", rows=128, mean={"reward": 0.4, "correct": 0.2}, stderr={"reward": 0.03}
+    )
+    best = job.TestScores(
+        label="best", rows=128, mean={"reward": 0.55, "correct": 0.2}, stderr={"reward": 0.04}
+    )
     assert figures.test_scores((best, base)) == [
         "test split (128 rows, used by neither training nor selection):",
         "  reward   base 0.400 ± 0.030  best 0.550 ± 0.040  gain +0.150 (+3.0 standard errors)",

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from arena_gitops.errors import PlatformError
+from arena_gitops.errors import PlatformError, StaleError
 from arena_gitops.platforms.door import Door
 from arena_gitops.platforms.http import HttpPlatform
 from arena_gitops.spec.digest import fingerprint
@@ -89,6 +89,19 @@ def test_a_file_is_streamed_whole_again_after_a_failed_attempt(platform, scripte
     platform.upload(Blob(digest, tmp_path / "data.csv", len(content)))
     assert [asked.body == content for asked in scripted.asked] == [True, True]
     assert scripted.asked[0].path == f"/api/v1/blobs/{digest}"
+
+
+def test_bytes_that_git_would_store_are_sent_instead_of_those_on_disk(platform, scripted, tmp_path):
+    scripted.will((201, b"", {}))
+    platform.upload(Blob("sha256:" + "a" * 64, tmp_path / "never-read", 4, data=b"a\nb\n"))
+    assert scripted.asked[0].body == b"a\nb\n"
+
+
+def test_a_file_that_changed_since_it_was_read_is_not_sent(platform, scripted, tmp_path):
+    (tmp_path / "data.csv").write_bytes(b"longer than before")
+    with pytest.raises(StaleError, match=r"data\.csv has changed since it was read"):
+        platform.upload(Blob("sha256:" + "a" * 64, tmp_path / "data.csv", 3))
+    assert scripted.asked == []
 
 
 def test_only_blobs_the_server_lacks_are_missing(platform, scripted):

@@ -1,0 +1,90 @@
+"""`arena plan`: show what an apply would do. Changes nothing, and runs nothing of the repository."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from arena_gitops import app
+from arena_gitops.cli import options
+from arena_gitops.cli.session import Session
+from arena_gitops.cli.stack import Repository
+from arena_gitops.cli.target import connect
+from arena_gitops.plan.model import Plan
+from arena_gitops.report import json as report_json
+from arena_gitops.report import markdown as report_markdown
+from arena_gitops.report import text as report_text
+
+
+@click.command()
+@options.target
+@options.namespace
+@options.allow
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "markdown"]),
+    default="text",
+    show_default=True,
+    help="How the plan is printed.",
+)
+@options.json
+@click.option(
+    "-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the plan here too, as JSON."
+)
+@click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 when there are changes.")
+@click.option("--expect-no-changes", is_flag=True, help="Exit with 8 when there are changes.")
+@click.pass_context
+def plan(
+    ctx: click.Context,
+    *,
+    target: str | None,
+    namespace: str,
+    allow: frozenset[str],
+    form: str,
+    out: Path | None,
+    detailed_exitcode: bool,
+    expect_no_changes: bool,
+) -> None:
+    """Show what an apply would change, cost and start.
+
+    Exit codes: 0 planned, 2 changes present (with --detailed-exitcode), 3 blocked, 65 invalid repository.
+    """
+    session = ctx.ensure_object(Session)
+    session.json = session.json or form == "json"
+    repository = Repository.read(namespace)
+    choice = repository.choose(target)
+    platform = connect(choice, os.environ, say=session.say, run_named=False)
+    planned = app.plan(app.World(platform), repository.desired, target=choice.name, allow=allow)
+    if out is not None:
+        write_atomically(out, planned.to_json())
+    show(session, planned, "json" if session.json else form)
+    if expect_no_changes:
+        app.require_no_changes(planned)
+    ctx.exit(app.exit_code(planned, detailed=detailed_exitcode))
+
+
+def show(session: Session, planned: Plan, form: str) -> None:
+    """Print a plan on stdout."""
+    match form:
+        case "json":
+            session.emit(report_json.render(planned).rstrip("\n"))
+        case "markdown":
+            click.echo(report_markdown.render(planned), nl=False)
+        case _:
+            click.echo(report_text.render(planned, colour=coloured()), nl=False)
+
+
+def coloured() -> bool:
+    """Colour on a terminal, unless NO_COLOR says otherwise (no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Whole or not at all: a half-written plan must never be applied."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_bytes(data)
+    partial.replace(path)
