@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from arena_gitops.errors import CheckFailedError, UsageError
-from arena_runner.checks.command import check
+from arena_runner.checks.main import command
 
 REWARD = "import near\ndef reward(question, answer, completion): return near.score(answer, completion)\n"
 NEAR = "def score(answer, completion): return float(answer[-1:] in completion)\n"
@@ -33,7 +33,7 @@ def test_a_good_pair_passes(folder: Path):
         f"{folder}/mine.py",
         "--json",
     ]
-    done = CliRunner().invoke(check, arguments)
+    done = CliRunner().invoke(command, arguments)
     assert done.exception is None
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert lines[-1]["type"] == "summary"
@@ -41,11 +41,11 @@ def test_a_good_pair_passes(folder: Path):
 
 
 def test_a_missing_column_fails_with_the_documented_exit_code(folder: Path):
-    done = CliRunner().invoke(check, ["--dataset", f"{folder}/d.csv"])
+    done = CliRunner().invoke(command, ["--dataset", f"{folder}/d.csv"])
     assert isinstance(done.exception, CheckFailedError)
     assert done.exception.exit_code == 10
     assert "FAIL  dataset/d  columns: the file has no column 'answer'" in done.stdout
 
 
 def test_nothing_to_check_is_a_usage_error():
-    assert isinstance(CliRunner().invoke(check, []).exception, UsageError)
+    assert isinstance(CliRunner().invoke(command, []).exception, UsageError)

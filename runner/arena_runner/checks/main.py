@@ -32,7 +32,7 @@ MARK = {"pass": "ok  ", "warn": "warn", "fail": "FAIL"}
 @click.option("--function", default="reward", show_default=True, help="Name of the reward in its file.")
 @click.option("--requirement", "requirements", multiple=True, help="Package the reward needs; repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def check(
+def command(
     *,
     manifest: Path | None,
     dataset: Path | None,

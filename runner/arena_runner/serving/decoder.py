@@ -1,0 +1,150 @@
+"""Continuous batching: rows of any adapters join when there is room, leave when they end, and share every step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from arena_gitops.errors import ArenaError
+from arena_runner.models import BaseModel
+from arena_runner.serving.cache import Cache, PromptLayout, StepLayout
+from arena_runner.serving.detokenise import Detokeniser
+from arena_runner.serving.protocol import Finish, Params, Piece
+from arena_runner.serving.sampling import choose
+from arena_runner.serving.shelf import Shelf
+
+
+class PromptTooLongError(ArenaError):
+    """The prompt leaves no room for a single token."""
+
+
+class EmptyPromptError(ArenaError):
+    """There is nothing to continue."""
+
+
+@dataclass(slots=True)
+class Row:
+    """One completion on its way."""
+
+    adapter: str
+    prompt_ids: tuple[int, ...]
+    params: Params
+    key: int
+    """stream of random numbers"""
+    emit: Callable[[Piece], None]
+    detokeniser: Detokeniser
+    room: int
+    """tokens it may generate"""
+    produced: int = 0
+    last: int = -1
+    cancelled: bool = False
+    ended: bool = field(default=False)
+
+
+class Decoder:
+    """The active rows and their cache. Used by one thread."""
+
+    def __init__(self, base: BaseModel, shelf: Shelf) -> None:
+        self._base, self._shelf = base, shelf
+        self._cache = Cache()
+        self.rows: list[Row] = []
+
+    def admit(self, row: Row) -> None:
+        """Run the prompt and take the first token."""
+        place = self._cache.open(len(row.prompt_ids))
+        self.rows.append(row)
+        try:
+            positions = torch.arange(len(row.prompt_ids))
+            logits = self._forward(
+                torch.tensor(row.prompt_ids),
+                positions,
+                [row.adapter] * len(positions),
+                PromptLayout(self._cache, place),
+            )
+            self._take(row, logits[-1])
+        except BaseException:
+            self._drop(place)
+            raise
+        if row.ended:
+            self._drop(place)
+
+    def step(self) -> None:
+        """One token for every row."""
+        self._leave([row for row in self.rows if row.cancelled])
+        if not self.rows:
+            return
+        positions = torch.tensor(self._cache.lengths)
+        self._cache.advance()
+        layout = StepLayout(self._cache, self._base.device)
+        names = [row.adapter for row in self.rows]
+        logits = self._forward(torch.tensor([row.last for row in self.rows]), positions, names, layout)
+        for row, scores in zip(self.rows, logits, strict=True):
+            self._take(row, scores)
+        self._leave([row for row in self.rows if row.ended])
+
+    def logprobs(self, adapter: str, prompt_ids: tuple[int, ...], token_ids: tuple[int, ...]) -> list[float]:
+        """Measure log p of each token after what precedes it, by the same adapted layers."""
+        ids = torch.tensor(prompt_ids + token_ids[:-1])
+        logits = self._forward(ids, torch.arange(len(ids)), [adapter] * len(ids), None, last=len(token_ids))
+        chosen = torch.tensor(token_ids, device=logits.device)
+        return [float(x) for x in torch.log_softmax(logits.float(), -1).gather(1, chosen[:, None])[:, 0]]
+
+    @torch.no_grad()
+    def _forward(
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        adapters: list[str],
+        layout: PromptLayout | StepLayout | None,
+        *,
+        last: int | None = None,
+    ) -> Tensor:
+        """Packed tokens (T,) → logits of the last `last` tokens, of one for a prompt, of all for a step."""
+        device = self._base.device
+        wanted = last or (1 if isinstance(layout, PromptLayout) else len(ids))
+        extra = {} if layout is None else {"arena_layout": layout}
+        output = self._base.body(
+            input_ids=ids[None].to(device),
+            position_ids=positions[None].to(device),
+            use_cache=False,
+            arena_rows=self._shelf.rows(adapters),
+            **extra,
+        )
+        logits: Tensor = self._base.head(output.last_hidden_state[0, -wanted:])
+        return logits
+
+    def _take(self, row: Row, logits_V: Tensor) -> None:
+        """Choose the row's next token and pass its text on."""
+        token = choose(logits_V, row.params, row.key, row.produced)
+        row.last = token
+        row.produced += 1
+        if token in self._base.eos_ids:
+            self._finish(row, "stop")
+            return
+        text = row.detokeniser.push(token)
+        if row.detokeniser.stopped:
+            self._finish(row, "stop", text)
+        elif row.produced >= row.room:
+            self._finish(row, "length", text)
+        elif text:
+            row.emit(Piece(text=text))
+
+    def _finish(self, row: Row, reason: Literal["stop", "length"], text: str = "") -> None:
+        text += row.detokeniser.finish()
+        finish = Finish(reason=reason, prompt_tokens=len(row.prompt_ids), completion_tokens=row.produced)
+        row.ended = True
+        row.emit(Piece(text=text, finish=finish))
+
+    def _leave(self, rows: list[Row]) -> None:
+        for row in rows:
+            self._drop(next(place for place, active in enumerate(self.rows) if active is row))
+
+    def _drop(self, place: int) -> None:
+        self._cache.close(place)
+        last = self.rows.pop()
+        if place < len(self.rows):
+            self.rows[place] = last

@@ -1,0 +1,96 @@
+"""`arena-runner serve`: load one base model, say where it listens, serve until told to stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import click
+
+from arena_gitops.errors import UsageError
+
+TOKEN_ENV = "ARENA_MODEL_SERVER_TOKEN"  # noqa: S105 - a variable's name
+
+
+@click.command("serve")
+@click.option("--model", required=True, help="Base model: folder, name in the models folder, or hub id.")
+@click.option("--revision", help="Commit of a hub model.")
+@click.option(
+    "--models-dir", type=click.Path(file_okay=False, path_type=Path), help="Default: $ARENA_MODELS_DIR."
+)
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", default=0, show_default=True, help="0 takes a free one.")
+@click.option(
+    "--token-env", default=TOKEN_ENV, show_default=True, help="Variable that holds the bearer token."
+)
+@click.option("--ready-file", type=click.Path(dir_okay=False, path_type=Path), help="Written once it serves.")
+@click.option("--threads", default=1, show_default=True, help="CPU threads of torch.")
+@click.option("--rows", default=32, show_default=True, help="Completions generated at the same time.")
+@click.option("--device", help="cpu, cuda, cuda:1 …; default: cuda where there is one.")
+@click.option(
+    "--dtype", type=click.Choice(["float32", "bfloat16"]), help="Default: what the device computes best."
+)
+def command(
+    *,
+    model: str,
+    revision: str | None,
+    models_dir: Path | None,
+    host: str,
+    port: int,
+    token_env: str,
+    ready_file: Path | None,
+    threads: int,
+    rows: int,
+    device: str | None,
+    dtype: str | None,
+) -> None:
+    """Serve one base model and the adapters that are loaded while it runs."""
+    token = os.environ.pop(token_env, "")
+    if not token:
+        raise UsageError(f"${token_env} is empty: a model server never runs without a token")
+    listener = socket.create_server((host, port))  # before the model is loaded: a taken port fails at once
+
+    import torch
+    import uvicorn
+
+    from arena_runner.models import load_base
+    from arena_runner.serving.app import create_app
+    from arena_runner.serving.scheduler import Scheduler
+
+    torch.set_num_threads(threads)
+    base = load_base(
+        model,
+        models_dir=models_dir,
+        revision=revision,
+        device=device,
+        dtype=getattr(torch, dtype) if dtype else None,
+    )
+    if not base.packs:
+        raise UsageError(f"{model}: this architecture's attention is not served by the torch engine yet")
+    scheduler = Scheduler(base, rows=rows)
+    app = create_app(scheduler, token)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=10))
+    scheduler.start()
+    if ready_file is not None:
+        announce(ready_file, listener, model)
+    try:
+        server.run(sockets=[listener])
+    finally:
+        scheduler.stop()
+
+
+def announce(path: Path, listener: socket.socket, model: str) -> None:
+    """Say where we listen; the socket accepts already, so whoever reads this may connect."""
+    host, port = listener.getsockname()[:2]
+    document = {
+        "pid": os.getpid(),
+        "host": host,
+        "port": port,
+        "url": f"http://{host}:{port}",
+        "model": model,
+    }
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps(document))
+    part.replace(path)

@@ -1,0 +1,54 @@
+"""One completion, from the scheduler's thread into asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from arena_gitops.errors import ArenaError
+from arena_runner.serving.protocol import Finish, Params, Piece, Result
+from arena_runner.serving.scheduler import Scheduler
+
+
+class GenerationError(ArenaError):
+    """The model failed while it generated."""
+
+
+class Ticket:
+    """An async stream of pieces; closing it early cancels the row."""
+
+    def __init__(self, scheduler: Scheduler, adapter: str, ids: tuple[int, ...], params: Params) -> None:
+        loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[Piece] = asyncio.Queue()
+
+        def emit(piece: Piece) -> None:
+            loop.call_soon_threadsafe(self._queue.put_nowait, piece)
+
+        self._row = scheduler.submit(adapter, ids, params, emit)
+
+    async def pieces(self) -> AsyncIterator[Piece]:
+        """Every piece up to the one that says how it ended."""
+        try:
+            while True:
+                piece = await self._queue.get()
+                yield piece
+                if piece.finish or piece.error is not None:
+                    return
+        finally:
+            self.cancel()
+
+    async def whole(self) -> Result:
+        """The finished completion."""
+        text: list[str] = []
+        finish: Finish | None = None
+        async for piece in self.pieces():
+            if piece.error is not None:
+                raise GenerationError(piece.error)
+            text.append(piece.text)
+            finish = piece.finish
+        assert finish is not None
+        return Result(text="".join(text), finish=finish)
+
+    def cancel(self) -> None:
+        """Stop generating, if it still does."""
+        self._row.cancelled = True
