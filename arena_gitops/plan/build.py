@@ -35,6 +35,7 @@ from arena_gitops.state import DesiredResource, DesiredState, ObservedState
 
 USABLE = frozenset({"queued", "validating", "running", "completed"})
 """States in which an existing run stands for the same work; stopped and failed ones are not a result."""
+HELD_NOTE = "nothing is spent on it again by itself: change what it trains, or raise its budget"
 COUNTED = (
     Action.CREATE,
     Action.UPDATE,
@@ -211,6 +212,8 @@ class _Planner:
         )
 
     def _notes(self, resource: DesiredResource, action: Action) -> tuple[str, ...]:
+        if resource.address.kind == TRAINED and action is Action.HELD:
+            return (HELD_NOTE,)
         if resource.address.kind != TRAINED or not action.spends:
             return ()
         notes = units.describe(resource.spec, self.observed.max_steps)

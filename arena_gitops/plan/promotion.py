@@ -79,7 +79,7 @@ def _state(document: ResourceDocument | None, note: str, awaited: str | None) ->
         case "serving":
             return {"message": note if awaited and not alias else ""}
         case _:
-            return {"message": f"{status.state}: {status.message or note}".rstrip(": ")}
+            return {"message": f"{status.state}: {note or status.message}".rstrip(": ")}
 
 
 def _gate(gate: Mapping[str, Any] | None) -> str:

@@ -69,9 +69,11 @@ def plan_lines(plan: Plan) -> Iterator[Line]:
     yield from _unchanged(change for change in plan.changes if change.action is Action.NOOP)
     yield from _remarks(plan)
     if not plan.has_changes:
-        told = any(change.action is not Action.NOOP for change in plan.changes)
+        told = any(change.action is not Action.NOOP or change.fields for change in plan.changes)
         settled = "No changes to make." if told else "No changes: the platform is as the repository says."
         yield (Piece(settled, "green"),)
+    if not plan.applyable:
+        yield (Piece("This plan is blocked: nothing of it will be applied.", "red"),)
     yield (Piece(words.summary_line(plan), "bold"),)
     if plan.has_changes:
         yield (Piece(f"Plan id: {plan.plan_id}", "dim"),)

@@ -108,11 +108,9 @@ def summary_line(plan: Plan) -> str:
 
 def _total(plan: Plan) -> str:
     cost = plan.cost
-    parts = [f"up to {credits(cost.max_new)}" if cost.max_new else "0 credits"]
-    if cost.rate_per_hour:
-        parts.append(f"{cost.rate_per_hour:,.10g} per hour served")
+    parts = [f"up to {credits(cost.max_new)}"] if cost.max_new else []
     if cost.unknown:
         parts.append(f"{cost.unknown} unknown")
-    if parts == ["0 credits", f"{cost.unknown} unknown"]:
-        return f"unknown ({cost.unknown})"
-    return ", ".join(parts)
+    if cost.rate_per_hour:
+        parts.append(f"{cost.rate_per_hour:,.10g} credits per hour served")
+    return ", ".join(parts) or "0 credits"

@@ -1,0 +1,123 @@
+"""What people see. After a wanted change: `UPDATE_GOLDEN=1 pytest tests/golden`, then read the diff."""
+
+import os
+from pathlib import Path
+
+import pytest
+from stacks import ROWS, Stack, small
+
+from arena_gitops.app import Consent, World, apply, plan
+from arena_gitops.errors import Diagnostic, Severity, Span
+from arena_gitops.platforms.memory import MemoryPlatform
+from arena_gitops.platforms.scripted import RunScript
+from arena_gitops.report import markdown, text
+from arena_gitops.spec.wire import Tier
+from arena_gitops.state import Policy
+
+PLANS = Path(__file__).parent / "plans"
+MEDIUM = Tier(id="arena-medium", num_cpus=8, ram_gb=32, credits_per_node_hour=2.41)
+PAID = {"tier": "arena-medium", "num_nodes": 2, "budget": {"max_runtime_s": 21600.0}}
+
+
+def world(runs=None, **kwargs):
+    return World(MemoryPlatform(runs=runs, tiers=[MEDIUM], **kwargs))
+
+
+def planned(before, after, runs=None, allow=frozenset(), **kwargs):
+    """The plan of `after` where `before` has been applied."""
+    here = world(runs, **kwargs)
+    for stack in before:
+        apply(here, plan(here, stack.state(), target="prod"), stack.state(), Consent.APPROVED)
+    return plan(here, after.state(), target="prod", allow=allow)
+
+
+def new_data():
+    stack = small(**PAID).dataset(rows=ROWS + "What is 1 + 2?,#### 3\n")
+    return stack.experiment(**PAID).deployment()
+
+
+def new_reward():
+    source = "def reward(question, answer, completion):\n    return 1.0\n"
+    return small(**PAID).reward(source=source).experiment(**PAID).deployment()
+
+
+def nothing_left():
+    return Stack(
+        notes=(
+            Diagnostic(
+                "roots names a folder that is empty",
+                "empty-root",
+                Span("arena.yaml", 4, 1),
+                severity=Severity.WARNING,
+            ),
+        )
+    )
+
+
+SITUATIONS = {
+    "first": lambda: planned([], small(**PAID)),
+    "unchanged": lambda: planned([small(**PAID)], small(**PAID)),
+    "new_version": lambda: planned([small(**PAID)], small(set={"algorithm.lr": 3e-5}, **PAID)),
+    "reuse": lambda: planned(
+        [small(**PAID), small(set={"algorithm.lr": 3e-5}, **PAID)], small(description="as before", **PAID)
+    ),
+    "resume": lambda: planned([small(**PAID)], small(set={"training.max_steps": 2000}, **PAID)),
+    "satisfied": lambda: planned([small(**PAID)], small(set={"training.max_steps": 500}, **PAID)),
+    "metadata": lambda: planned([small(**PAID)], small(owner="rl-team", labels={"team": "rl"}, **PAID)),
+    "stale_dataset": lambda: planned([small(**PAID)], new_data()),
+    "new_reward": lambda: planned([small(**PAID)], new_reward()),
+    "retire": lambda: planned(
+        [small(**PAID)], small().without("deployment/words").without("experiment/words-grpo")
+    ),
+    "empty_repository": lambda: planned([small()], nothing_left()),
+    "running": lambda: planned([small(**PAID)], small(**PAID), RunScript.stays_running(step=320)),
+    "interrupt": lambda: planned(
+        [small(**PAID)], small(set={"training.pop_size": 4}, **PAID), RunScript.stays_running(step=320)
+    ),
+    "failed_is_held": lambda: planned(
+        [small(**PAID)], small(**PAID), RunScript.fails("ValueError: no number in the answer", step=64)
+    ),
+    "policy": lambda: planned(
+        [],
+        Stack(policy=Policy(10.0, ("arena-small",), require_owner=True))
+        .dataset()
+        .reward()
+        .experiment(**PAID),
+    ),
+    "without_room": lambda: planned([], small(), algorithms=("SFT",), max_steps=600),
+    "unknown_cost": lambda: planned(
+        [],
+        Stack(
+            notes=(
+                Diagnostic(
+                    "mutation.mutation_sd has no effect: text training mutates hyperparameters only",
+                    "not-acted-on",
+                    Span("manifests/words-grpo.yaml", 27, 5),
+                    severity=Severity.NOTE,
+                ),
+            )
+        )
+        .dataset()
+        .reward()
+        .experiment(tier="a100")
+        .experiment("words-long", tier="arena-medium", set={"training.max_steps": 90_000})
+        .deployment(checkpoint="@champion", gate={"metric": "eval/reward", "min": 0.6, "min_delta": 0.02}),
+        max_steps=600,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_a_plan_reads_as_it_did(name):
+    check(PLANS / f"{name}.txt", text.render(SITUATIONS[name]()))
+
+
+def test_a_pull_request_comment_reads_as_it_did():
+    plan_ = planned([small(**PAID)], small(set={"algorithm.lr": 3e-5}, description="a | b @all <b>", **PAID))
+    check(PLANS / "comment.md", markdown.render(plan_))
+
+
+def check(path, found):
+    if os.environ.get("UPDATE_GOLDEN") == "1":
+        path.write_text(found, "utf-8")
+    assert found == path.read_text("utf-8")
