@@ -66,7 +66,7 @@ class Home:
     @property
     def log(self) -> Path:
         """What the server prints."""
-        return self.path / "server.log"
+        return self.path / "logs" / "server.log"
 
     def exists(self) -> bool:
         """Whether a server has ever been started here."""
@@ -164,6 +164,7 @@ def _start(home: Home, executable: Path, say: Say) -> ServerFile:
     if server := _usable(home):
         return server
     say(f"starting the local server in {home.path}")
+    home.log.parent.mkdir(exist_ok=True)
     with home.log.open("ab") as log:
         offset = log.tell()
         child = subprocess.Popen(

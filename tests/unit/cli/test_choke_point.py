@@ -20,6 +20,11 @@ from arena_gitops.cli.session import Session
 CLI = [sys.executable, "-m", "arena_gitops.cli"]
 
 
+def log_of(home, text):
+    (home / "logs").mkdir()
+    (home / "logs" / "server.log").write_text(text)
+
+
 def test_the_tables_help_lines_are_those_of_the_commands():
     context = click.Context(arena)
     commands = {name: LazyGroup.get_command(arena, context, name) for name in COMMANDS}
@@ -125,7 +130,7 @@ def test_an_error_after_the_document_does_not_print_a_second_one(capsys):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_a_running_command_with_its_code(tmp_path, number, code):
-    (tmp_path / "server.log").write_text("first line\n")
+    log_of(tmp_path, "first line\n")
     child = subprocess.Popen(
         [*CLI, "server", "logs", "--follow"],
         env={**os.environ, "ARENA_HOME": str(tmp_path), "PYTHONUNBUFFERED": "1"},
@@ -142,7 +147,7 @@ def test_a_signal_ends_a_running_command_with_its_code(tmp_path, number, code):
 
 
 def test_a_closed_pipe_is_no_traceback(tmp_path):
-    (tmp_path / "server.log").write_text("a line\n" * 100_000)
+    log_of(tmp_path, "a line\n" * 100_000)
     shell = f"{sys.executable} -m arena_gitops.cli server logs -n 100000 | head -1"
     answer = subprocess.run(
         ["sh", "-c", shell],
