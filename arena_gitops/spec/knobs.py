@@ -55,9 +55,9 @@ class TextKnobs(Knobs):
     batch_size: Annotated[Int, Field(ge=1)] = 16
     max_grad_norm: Annotated[Float, Field(ge=0)] = 0.1
     update_epochs: Annotated[Int, Field(ge=1)] = 1
-    gradient_checkpointing: Bool = True
-    seed: Int = 42
 
+    gradient_checkpointing: Understood[Bool] = None
+    seed: Annotated[Int | None, NotActedOn("mutation.rand_seed seeds the whole run")] = None
     use_separate_reference_adapter: Understood[Bool] = None
     calc_position_embeddings: Understood[Bool] = None
     use_liger_loss: Understood[Bool] = None

@@ -66,7 +66,7 @@ class _Reading:
 
 
 def parse_manifest(
-    raw: Mapping[str, Any],
+    raw: object,
     *,
     registered: frozenset[str] = ALGORITHMS,
     overrides: Mapping[str, Any] | None = None,
@@ -78,6 +78,8 @@ def parse_manifest(
         registered: algorithms whose knobs are checked; others stay opaque.
         overrides: an experiment's `set:`, by dotted path; they win.
     """
+    if not isinstance(raw, Mapping):
+        raise ManifestError([Problem((), f"expected a mapping, got {shown(raw)}", "invalid-value")])
     if is_oldest(raw):
         message = "the INIT_HP dialect of AgileRL up to 2.7 is not read"
         hint = "write algorithm:, environment:, training:, mutation: and network: sections"

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from arena_gitops.errors import Problem
+from arena_gitops.spec.algorithms.grpo import GrpoKnobs
 from arena_gitops.spec.knobs import Knobs, RolloutKnobs, TextKnobs
 from arena_gitops.spec.manifest.environment import GymEnvironment, TextEnvironment
 from arena_gitops.spec.manifest.model import Manifest
@@ -72,6 +73,10 @@ def _context(manifest: Manifest) -> Iterator[Problem]:
     if not isinstance(knobs, RolloutKnobs) or not isinstance(network, TextNetwork):
         return
     limit = knobs.max_output_tokens
+    if limit is None and isinstance(knobs, GrpoKnobs) and knobs.normalization == "constant":
+        yield _problem(
+            "algorithm.normalization", "normalization: constant divides by max_output_tokens; set it"
+        )
     if limit is not None and limit >= network.max_context_length:
         yield _problem(
             "algorithm.max_output_tokens",
