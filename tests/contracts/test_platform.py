@@ -1,0 +1,318 @@
+"""What every platform keeps, said once and run against each of them (see `platforms.base`)."""
+
+from dataclasses import replace
+
+import pytest
+from stacks import ROWS
+
+from arena_gitops.app import Consent, World, apply, plan
+from arena_gitops.errors import BlockedError, PlatformRejectedError, StaleError
+from arena_gitops.spec.digest import sha256_bytes
+from arena_gitops.spec.job import JobInputs, RunState
+from arena_gitops.spec.resource import Address
+from arena_gitops.spec.wire import CheckRequest, PutResource
+
+EXPERIMENT = Address("experiment", "words-grpo")
+REWARD = Address("reward", "exact")
+DATASET = Address("dataset", "words")
+DEPLOYMENT = Address("deployment", "words")
+
+
+def body(stack, address):
+    resource = stack.resources[address]
+    return PutResource(
+        owner=stack.owner,
+        spec=dict(resource.spec),
+        fingerprint=resource.fingerprint,
+        provenance=resource.provenance,
+    )
+
+
+def put(platform, stack, address, etag=None, key=None):
+    key = key or sha256_bytes(f"{stack.owner} {address} {etag} {stack.resources[address]}".encode())
+    return platform.put(address, body(stack, address), etag=etag, idempotency_key=key)
+
+
+def put_experiment(platform, stack, etag=None, key=None):
+    """With its files, as apply does."""
+    for resource in stack.resources.values():
+        for blob in resource.blobs:
+            platform.upload(blob)
+    return put(platform, stack, EXPERIMENT, etag, key)
+
+
+def usual(stack, unique, **experiment):
+    experiment["set"] = {**unique, **experiment.get("set", {})}
+    return stack.dataset().reward().experiment(**experiment)
+
+
+def test_a_new_stack_owns_nothing_and_looking_changes_nothing(platform, stack):
+    assert platform.observe(stack.owner).resources == {}
+    assert platform.observe(stack.owner) == platform.observe(stack.owner)
+
+
+def test_what_was_put_is_observed(platform, stack):
+    document = put(platform, stack.reward(), REWARD)
+    resource = stack.resources[REWARD]
+    seen = platform.observe(stack.owner).resources
+    assert seen == {REWARD: document}
+    assert document.spec == resource.spec
+    assert document.fingerprint == resource.fingerprint
+    assert document.provenance == resource.provenance
+    assert (document.owner, document.version) == (stack.owner, 1)
+
+
+def test_what_must_be_new_may_not_exist(platform, stack):
+    put(platform, stack.reward(), REWARD)
+    with pytest.raises(StaleError):
+        put(platform, stack, REWARD, key="another key")
+
+
+def test_a_write_over_another_state_is_refused_and_changes_nothing(platform, stack):
+    document = put(platform, stack.reward(), REWARD)
+    stack.reward(description="newer")
+    with pytest.raises(StaleError):
+        put(platform, stack, REWARD, etag="no such state")
+    assert platform.observe(stack.owner).resources[REWARD] == document
+
+
+def test_what_is_gone_cannot_be_changed(platform, stack):
+    with pytest.raises(StaleError):
+        put(platform, stack.reward(), REWARD, etag="1.1")
+
+
+def test_every_write_moves_the_etag(platform, stack):
+    first = put(platform, stack.reward(), REWARD)
+    second = put(platform, stack.reward(description="newer"), REWARD, etag=first.etag)
+    assert second.etag != first.etag
+    assert second.spec["description"] == "newer"
+
+
+def test_a_repeated_request_gives_the_same_answer(platform, stack, unique):
+    usual(stack, unique)
+    first = put_experiment(platform, stack, key=f"key of {stack.name}")
+    assert put_experiment(platform, stack, key=f"key of {stack.name}") == first
+
+
+def test_a_key_is_not_used_for_two_bodies(platform, stack):
+    put(platform, stack.reward(), REWARD, key=f"key of {stack.name}")
+    with pytest.raises(PlatformRejectedError):
+        put(platform, stack.reward(description="other"), REWARD, key=f"key of {stack.name}")
+
+
+def test_nobody_takes_a_name_from_another_stack(platform, stack):
+    mine = put(platform, stack.reward(), REWARD)
+    other = replace(stack, name="others")
+    with pytest.raises(BlockedError, match=stack.name):
+        put(platform, other, REWARD)
+    with pytest.raises(BlockedError, match=stack.name):
+        platform.retire(REWARD, other.owner, etag=mine.etag)
+    assert platform.observe(other.owner).foreign == {REWARD: stack.name}
+    assert platform.observe(stack.owner).foreign == {}
+
+
+def test_a_namespace_is_a_world_of_its_own(platform, stack):
+    put(platform, stack.reward(), REWARD)
+    preview = replace(stack, namespace=f"preview-of-{stack.namespace}")
+    assert platform.observe(preview.owner).resources == {}
+    put(platform, preview, REWARD)
+
+
+def test_a_file_is_missing_until_it_is_uploaded(platform, stack):
+    rows = f"{ROWS}for,{stack.name}\n"
+    (blob,) = stack.dataset(rows=rows).resources[DATASET].blobs
+    assert platform.missing_blobs([blob.digest]) == {blob.digest}
+    platform.upload(blob)
+    platform.upload(blob)
+    assert platform.missing_blobs([blob.digest]) == frozenset()
+
+
+def test_bytes_must_hash_to_their_name(platform, stack):
+    (blob,) = stack.dataset(rows=f"{ROWS}not for,{stack.name}\n").resources[DATASET].blobs
+    with pytest.raises(PlatformRejectedError):
+        platform.upload(replace(blob, data=b"else", size=4))
+    assert platform.missing_blobs([blob.digest]) == {blob.digest}
+
+
+def test_an_experiment_needs_its_files(platform, stack, unique):
+    stack.dataset(rows=f"{ROWS}never,{stack.name}\n").reward().experiment(set=unique)
+    with pytest.raises(PlatformRejectedError):
+        put(platform, stack, EXPERIMENT)
+    assert platform.observe(stack.owner).resources == {}
+
+
+def test_a_spec_of_another_shape_is_refused(platform, stack, unique):
+    usual(stack, unique, surprise=1)
+    with pytest.raises(PlatformRejectedError, match="surprise"):
+        put_experiment(platform, stack)
+
+
+def test_an_experiment_has_a_run(platform, stack, unique):
+    document = put_experiment(platform, usual(stack, unique))
+    assert document.run is not None
+    assert document.run.max_steps == 1000
+    assert document.run.fingerprint == stack.resources[EXPERIMENT].fingerprint.run
+    assert platform.run_status(document.run.run_id).run_id == document.run.run_id
+    assert list(platform.run_events(document.run.run_id)) == []
+
+
+def test_there_is_no_unknown_run(platform):
+    with pytest.raises(PlatformRejectedError) as refusal:
+        platform.run_status("r_none")
+    assert refusal.value.rejection.status == 404
+    with pytest.raises(PlatformRejectedError):
+        list(platform.run_events("r_none"))
+
+
+def test_equal_work_is_one_run(platform, stack, unique):
+    first = put_experiment(platform, usual(stack, unique))
+    stack.experiment("words-again", set=unique)
+    again = put(platform, stack, Address("experiment", "words-again"))
+    assert again.run.run_id == first.run.run_id
+    known = platform.observe(stack.owner).runs[first.run.fingerprint]
+    assert (known.run_id, known.experiment, known.version) == (first.run.run_id, "words-grpo", 1)
+
+
+def test_metadata_touches_neither_run_nor_version(platform, stack, unique):
+    first = put_experiment(platform, usual(stack, unique))
+    second = put_experiment(platform, usual(stack, unique, description="newer"), etag=first.etag)
+    assert (second.version, second.run) == (first.version, first.run)
+
+
+def test_other_work_is_a_new_version_and_stops_the_old_run(platform, stack, unique):
+    first = put_experiment(platform, usual(stack, unique))
+    second = put_experiment(platform, usual(stack, unique, set={"algorithm.lr": 3e-5}), etag=first.etag)
+    assert second.version == 2
+    assert second.run.run_id != first.run.run_id
+    assert platform.run_status(first.run.run_id).state is RunState.STOPPED
+
+
+def test_going_back_is_the_earlier_version_and_its_run(platform, stack, unique):
+    first = put_experiment(platform, usual(stack, unique))
+    second = put_experiment(platform, usual(stack, unique, set={"algorithm.lr": 3e-5}), etag=first.etag)
+    third = put_experiment(platform, usual(stack, unique), etag=second.etag)
+    assert (third.version, third.run.run_id) == (1, first.run.run_id)
+    assert third.run.state is RunState.QUEUED
+
+
+def test_versions_of_a_reward_follow_its_content(platform, stack):
+    first = put(platform, stack.reward(), REWARD)
+    second = put(platform, stack.reward(source="def reward(q, a, c):\n    return 0.0\n"), REWARD, first.etag)
+    third = put(platform, stack.reward(description="as before"), REWARD, second.etag)
+    assert [first.version, second.version, third.version] == [1, 2, 1]
+
+
+def test_a_run_that_was_stopped_stays_stopped(platform, stack, unique):
+    first = put_experiment(platform, usual(stack, unique))
+    assert platform.stop_run(first.run.run_id).state is RunState.STOPPED
+    assert platform.stop_run(first.run.run_id).state is RunState.STOPPED
+    second = put_experiment(platform, usual(stack, unique, description="newer"), etag=first.etag)
+    assert second.run.state is RunState.STOPPED
+
+
+def test_the_progress_of_a_run_does_not_move_the_etag(platform, stack, unique):
+    first = put_experiment(platform, usual(stack, unique))
+    platform.stop_run(first.run.run_id)
+    assert platform.observe(stack.owner).resources[EXPERIMENT].etag == first.etag
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"set": {"training.max_steps": 2000}},
+        {"tier": "local"},
+        {"budget": {"max_runtime_s": 7200.0}},
+    ],
+    ids=["steps", "tier", "time"],
+)
+def test_a_stopped_run_goes_on_with_more(platform, stack, unique, more):
+    first = put_experiment(platform, usual(stack, unique, budget={"max_runtime_s": 3600.0}))
+    platform.stop_run(first.run.run_id)
+    changed = {"budget": {"max_runtime_s": 3600.0}, **more}
+    second = put_experiment(platform, usual(stack, unique, **changed), etag=first.etag)
+    assert (second.run.run_id, second.run.state) == (first.run.run_id, RunState.QUEUED)
+    assert second.version == 1
+
+
+def test_what_is_retired_is_gone_and_its_run_is_stopped(platform, stack, unique):
+    document = put_experiment(platform, usual(stack, unique))
+    platform.retire(EXPERIMENT, stack.owner, etag=document.etag)
+    platform.retire(EXPERIMENT, stack.owner, etag=document.etag)
+    assert EXPERIMENT not in platform.observe(stack.owner).resources
+    assert platform.run_status(document.run.run_id).state is RunState.STOPPED
+
+
+def test_only_the_state_that_was_seen_is_retired(platform, stack):
+    document = put(platform, stack.reward(), REWARD)
+    with pytest.raises(StaleError):
+        platform.retire(REWARD, stack.owner, etag="no such state")
+    assert platform.observe(stack.owner).resources == {REWARD: document}
+
+
+def test_what_was_retired_returns_with_its_run_even_by_the_same_request(platform, stack, unique):
+    """The write of a first apply and that of a revert look the same; the second must not be taken for a repeat."""
+    usual(stack, unique)
+    first = put_experiment(platform, stack)
+    platform.retire(EXPERIMENT, stack.owner, etag=first.etag)
+    second = put_experiment(platform, stack)
+    assert platform.observe(stack.owner).resources == {EXPERIMENT: second}
+    assert (second.version, second.run.run_id) == (1, first.run.run_id)
+    assert second.run.state is RunState.QUEUED
+
+
+def test_a_deployment_waits_for_the_run_it_follows(platform, stack, unique):
+    put_experiment(platform, usual(stack, unique).deployment())
+    document = put(platform, stack, DEPLOYMENT)
+    assert document.deployment.state == "pending"
+    assert document.deployment.revision == 0
+
+
+def test_a_retired_deployment_is_gone(platform, stack, unique):
+    put_experiment(platform, usual(stack, unique).deployment())
+    document = put(platform, stack, DEPLOYMENT)
+    platform.retire(DEPLOYMENT, stack.owner, etag=document.etag)
+    assert DEPLOYMENT not in platform.observe(stack.owner).resources
+
+
+def checked(platform, stack):
+    for resource in stack.resources.values():
+        for blob in resource.blobs:
+            platform.upload(blob)
+    spec = stack.resources[EXPERIMENT].spec
+    inputs = JobInputs.model_validate(spec["inputs"])
+    request = CheckRequest(address=str(EXPERIMENT), manifest=spec["manifest"], inputs=inputs)
+    return list(platform.check(request))
+
+
+def test_a_sound_experiment_passes_its_checks(platform, stack, unique):
+    results = checked(platform, usual(stack, unique))
+    assert results
+    assert [result for result in results if result.status == "fail"] == []
+
+
+def test_a_column_that_is_not_there_fails(platform, stack, unique):
+    stack.dataset(column_mapping={"question": "question", "answer": "solution"}).reward()
+    failed = [r for r in checked(platform, stack.experiment(set=unique)) if r.status == "fail"]
+    assert failed
+    assert failed[0].address == "dataset/words"
+    assert "solution" in failed[0].message
+
+
+def test_a_broken_reward_fails_at_its_line(platform, stack, unique):
+    stack.dataset().reward(source="def reward(question, answer, completion):\n    return )\n")
+    failed = [r for r in checked(platform, stack.experiment(set=unique)) if r.status == "fail"]
+    assert (failed[0].address, failed[0].file, failed[0].line) == ("reward/exact", "rewards/exact.py", 2)
+
+
+def test_checks_record_nothing(platform, stack, unique):
+    checked(platform, usual(stack, unique))
+    assert platform.observe(stack.owner).resources == {}
+
+
+def test_a_plan_that_was_applied_is_empty_afterwards(platform, stack, unique):
+    desired = usual(stack, unique).deployment().state()
+    world = World(platform)
+    apply(world, plan(world, desired, target="prod"), desired, Consent.APPROVED)
+    again = plan(world, desired, target="prod")
+    assert not again.has_changes
+    assert again.summary["unchanged"] == 4
