@@ -43,6 +43,7 @@ def save(folder: Path, tensors: Mapping[str, Tensor], config: AdapterConfig) -> 
     """Write both files; the folder must be the caller's alone until this returns."""
     folder.mkdir(parents=True, exist_ok=True)
     save_file(dict(tensors), folder / WEIGHTS, metadata={"format": "pt", "base_digest": config.base_digest})
+    _sort_metadata(folder / WEIGHTS)
     document = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -115,6 +116,18 @@ def digest(tensors: Mapping[str, Tensor], config: AdapterConfig) -> str:
         total.update(name.encode() + b"\0")
         total.update(tensors[name].contiguous().view(torch.uint8).numpy().tobytes())
     return "sha256:" + total.hexdigest()
+
+
+def _sort_metadata(path: Path) -> None:
+    """Give equal adapters equal bytes: safetensors writes metadata in the random order of a hash map."""
+    with path.open("r+b") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode().ljust(size)
+        assert len(text) == size, "the same header in another order has the same length"
+        file.seek(8)
+        file.write(text)
 
 
 def _metadata(path: Path) -> dict[str, str]:
