@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from arena_runner.server.api import blobs, door, native, workers
+from arena_runner.server.api import blobs, checks, door, inference, native, openai, workers
 from arena_runner.server.world import VERSION, World
 
 
@@ -13,6 +13,7 @@ def create_app(world: World) -> FastAPI:
     app = FastAPI(title="arena-gitops", version=VERSION, openapi_url="/openapi.json", redoc_url=None)
     app.state.world = world
     door.install(app)
-    for router in (native.health, native.router, blobs.router, workers.router):
+    routers = (native.health, native.router, blobs.router, workers.router, checks.router)
+    for router in (*routers, inference.router, openai.router):
         app.include_router(router)
     return app

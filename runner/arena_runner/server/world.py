@@ -33,6 +33,14 @@ class Bell:
             event.set()
 
 
+@dataclass(frozen=True, slots=True)
+class ModelServer:
+    """Where a model server listens."""
+
+    url: str
+    token: str
+
+
 @dataclass(slots=True)
 class Links:
     """Addresses that are known only once other processes run."""
@@ -41,6 +49,8 @@ class Links:
     mlflow: str | None = None
     """`http://127.0.0.1:…` of the tracking server; None until it is known"""
     mlflow_ready: threading.Event = field(default_factory=threading.Event)
+    model_servers: dict[str, ModelServer] = field(default_factory=dict)
+    """by base model id: those that answer now; the deployments controller keeps it"""
 
 
 @dataclass(frozen=True, slots=True)

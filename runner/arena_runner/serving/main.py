@@ -50,7 +50,7 @@ def command(
     token = os.environ.pop(token_env, "")
     if not token:
         raise UsageError(f"${token_env} is empty: a model server never runs without a token")
-    listener = socket.create_server((host, port))  # before the model is loaded: a taken port fails at once
+    listener = bound(host, port)  # before the model is loaded: a taken port fails at once
 
     import torch
     import uvicorn
@@ -73,12 +73,24 @@ def command(
     app = create_app(scheduler, token)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=10))
     scheduler.start()
+    listener.listen()  # until now nobody could connect, so nobody waits for a model that is being loaded
     if ready_file is not None:
         announce(ready_file, listener, model)
     try:
         server.run(sockets=[listener])
     finally:
         scheduler.stop()
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that has its address but does not listen yet."""
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        raise UsageError(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    return listener
 
 
 def announce(path: Path, listener: socket.socket, model: str) -> None:

@@ -64,7 +64,7 @@ def error(status: int, code: str, message: str, details: Mapping[str, str] | Non
     body = ErrorBody(
         code=code, message=message.replace("[", "(").replace("]", ")"), details=dict(details or {})
     )
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "2"}}.get(status)
     return JSONResponse(body.model_dump(), status_code=status, headers=headers)
 
 

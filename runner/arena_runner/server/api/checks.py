@@ -1,0 +1,44 @@
+"""`POST /api/v1/checks`: run an experiment's checks in this server's sandbox, one verdict a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from fastapi import APIRouter
+from fastapi.responses import StreamingResponse
+
+from arena_gitops.spec.job import JobInputs
+from arena_gitops.spec.wire import CheckRequest, CheckResult
+from arena_runner.checks import run_checks, summarise
+from arena_runner.server.api.door import TheWorld, caller
+from arena_runner.server.auth import Caller, Role
+from arena_runner.server.refusals import RefusedError
+
+router = APIRouter(prefix="/api/v1", tags=["native"])
+
+
+@router.post("/checks")
+def checks(
+    world: TheWorld, _caller: Annotated[Caller, caller(Role.EDITOR)], body: CheckRequest
+) -> StreamingResponse:
+    """Stream every verdict, then a summary; the blobs must have been sent before."""
+    missing = world.blobs.missing(_digests(body.inputs))
+    if missing:
+        raise RefusedError(422, "missing-blobs", f"send these first: {', '.join(missing)}")
+
+    def lines() -> Iterator[bytes]:
+        results: list[CheckResult] = []
+        for result in run_checks(body, world.blobs.existing):
+            results.append(result)
+            yield result.model_dump_json().encode() + b"\n"
+        yield summarise(results).model_dump_json().encode() + b"\n"
+
+    return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+
+def _digests(inputs: JobInputs) -> list[str]:
+    found = list(inputs.reward.files.values()) if inputs.reward else []
+    if inputs.dataset and inputs.dataset.digest:
+        found.append(inputs.dataset.digest)
+    return found
