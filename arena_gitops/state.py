@@ -45,6 +45,8 @@ class DesiredResource:
     spans: Mapping[str, Span] = field(default_factory=lambda: MappingProxyType({}))
     """dotted path in `spec` → where the user wrote it"""
     provenance: Provenance = Provenance()
+    refusals: tuple[str, ...] = ()
+    """what of an experiment's manifest has no room yet, in words: understood, and not to be trained"""
 
 
 @dataclass(frozen=True, slots=True)

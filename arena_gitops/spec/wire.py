@@ -158,6 +158,8 @@ class ExperimentSpec(Frozen):
     """`max_runtime_s`, `max_credits`"""
     retry: dict[str, JsonValue] = Field(default_factory=dict)
     on_upstream_change: dict[str, str] = Field(default_factory=dict)
+    rerun: int = 0
+    """raised to train the same thing once more; `PutResource.rerun` repeats it"""
 
 
 class Gate(Frozen):

@@ -1,0 +1,35 @@
+"""Finds secrets written into a repository, by the prefixes their issuers gave them for that purpose.
+
+A finding names the place and the kind of secret; the value itself is never repeated, in no message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from arena_gitops.errors import Diagnostic, Span
+
+_KINDS: dict[str, str] = {
+    "an Arena token": r"arena_pat_[A-Za-z0-9_-]{8,}",
+    "an API key (sk-…)": r"sk-(?=[A-Za-z_-]*[0-9])[A-Za-z0-9_-]{20,}",
+    "a Hugging Face token": r"hf_[A-Za-z0-9]{30,}",
+    "an AWS access key": r"(?:AKIA|ASIA)[0-9A-Z]{16}",
+    "a GitHub token": r"(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{40,})",
+    "a GitLab token": r"glpat-[A-Za-z0-9_-]{20,}",
+    "a Slack token": r"xox[abprs]-[A-Za-z0-9-]{10,}",
+    "a Google API key": r"AIza[0-9A-Za-z_-]{35}",
+    "a private key": r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----",
+}
+_ANY = re.compile(r"(?<![A-Za-z0-9_-])(?:" + "|".join(f"({pattern})" for pattern in _KINDS.values()) + ")")
+_NAMES = tuple(_KINDS)
+
+
+def find(text: str, file: str) -> Iterator[Diagnostic]:
+    """Every literal secret in a file's text, at its place."""
+    for match in _ANY.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        column = match.start() - (text.rfind("\n", 0, match.start()) + 1) + 1
+        name = _NAMES[(match.lastindex or 1) - 1]
+        hint = "Remove and revoke it; name a secret of the server instead (Reward: secrets: [NAME])."
+        yield Diagnostic(f"{name} is written here", "secret-literal", Span(file, line, column), hint)

@@ -1,0 +1,221 @@
+"""From files to a `Catalog`: every YAML document under the roots, by its `kind`.
+
+Folder names are a convention; `kind` decides. A document without `kind` waits in `Catalog.plain` until some
+resource names its file, so that a typo in `kind` can never make an experiment disappear.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import unicodedata
+from typing import Any
+
+from arena_gitops.errors import Diagnostic, InvalidDocumentError, Severity, Span
+from arena_gitops.repo import credentials, python, yaml
+from arena_gitops.repo.catalog import Catalog, Entry
+from arena_gitops.repo.files import FileProblemError
+from arena_gitops.repo.git import ROOT_FILE
+from arena_gitops.repo.yaml import Document
+from arena_gitops.spec.kinds import ADDRESS_KIND, KINDS
+from arena_gitops.spec.kinds.reward import Reward
+from arena_gitops.spec.problems import near, parse, suggestion
+from arena_gitops.spec.resource import NAME_PATTERN, Address
+from arena_gitops.spec.stack import ROOTS, Stack
+
+_YAML = (".yaml", ".yml")
+_REWARDS = "rewards"
+"""Folder in which a Python file alone is a Reward."""
+
+
+def read_all(catalog: Catalog) -> None:
+    """Fill the catalog from `arena.yaml` and everything under its roots."""
+    declared: dict[tuple[str, str], Document] = {}
+    documents = _read(catalog, ROOT_FILE)
+    catalog.head = head = documents[0] if documents else None
+    if head is not None:
+        _add_stack(catalog, head)
+    for document in documents[1:]:
+        _add(catalog, document, declared, alone=False)
+    paths = _under_roots(catalog, head)
+    for path in paths:
+        if path.endswith(_YAML):
+            documents = _read(catalog, path)
+            for document in documents:
+                _add(catalog, document, declared, alone=len(documents) == 1)
+    _add_bare_rewards(catalog, paths)
+
+
+def open_plain(catalog: Catalog, path: str) -> Document | None:
+    """A document without `kind` that a resource names; None when its file's problems have been reported."""
+    catalog.referred.add(path)
+    if path in catalog.unreadable:
+        return None
+    if path not in catalog.plain:
+        documents = _read(catalog, path)
+        if path in catalog.unreadable:
+            return None
+        if len(documents) != 1 or "kind" in _keys(documents[0]):
+            message = f"{path} holds resources, a document without kind is needed here"
+            catalog.report(documents[0], ("kind",), message, "not-a-manifest")
+            catalog.unreadable.add(path)
+            return None
+        catalog.plain[path] = documents[0]
+    return catalog.plain[path]
+
+
+def report_orphans(catalog: Catalog) -> None:
+    """Report each document without `kind` that nothing refers to."""
+    for path, document in sorted(catalog.plain.items()):
+        if path in catalog.referred:
+            continue
+        place, hint = _no_kind(document)
+        catalog.problems.append(Diagnostic("no kind and nothing refers to it", "no-kind", place, hint))
+
+
+def bare_reward(path: str, function: str = "reward") -> Entry | None:
+    """The Reward that a Python file is by itself; None when its name cannot be a resource's name."""
+    name = posixpath.basename(path).removesuffix(".py").replace("_", "-")
+    if not re.match(NAME_PATTERN, name):
+        return None
+    value = {"kind": "Reward", "name": name, "file": posixpath.basename(path), "function": function}
+    document = Document(path, value, (1, 1), {}, {}, {})
+    return Entry(Address("reward", name), parse(Reward, value), document)
+
+
+def _read(catalog: Catalog, path: str) -> list[Document]:
+    try:
+        data = catalog.files.read(path)
+    except FileProblemError as problem:
+        catalog.problems.append(Diagnostic(problem.message, problem.code, Span(path), problem.hint))
+        catalog.unreadable.add(path)
+        return []
+    reading = yaml.read(data, path)
+    catalog.problems.extend(reading.problems)
+    if any(problem.severity is Severity.ERROR for problem in reading.problems):
+        catalog.unreadable.add(path)
+    catalog.problems.extend(credentials.find(data.decode(errors="replace"), path))
+    return list(reading.documents)
+
+
+def _under_roots(catalog: Catalog, head: Document | None) -> list[str]:
+    roots = catalog.stack.roots if catalog.stack else ROOTS
+    found: set[str] = set()
+    for number, root in enumerate(roots):
+        try:
+            found.update(catalog.files.below(catalog.files.find_folder(root, ROOT_FILE)))
+        except FileProblemError as problem:
+            if head is not None and "roots" in _keys(head):  # the default folders need not exist
+                catalog.file_problem(head, ("roots", number), problem)
+    return sorted(found - {ROOT_FILE})
+
+
+def _add_stack(catalog: Catalog, document: Document) -> None:
+    if not isinstance(document.value, dict):
+        catalog.report(document, (), f"{ROOT_FILE} is a mapping that begins with `name:`", "not-a-mapping")
+    elif "kind" in document.value:
+        hint = "Put `name: my-stack` and `---` above it."
+        message = f"the first document of {ROOT_FILE} is the stack, and has no kind"
+        catalog.report(document, ("kind",), message, "no-stack", hint)
+    else:
+        try:
+            catalog.stack = parse(Stack, document.value)
+        except InvalidDocumentError as error:
+            catalog.invalid(document, error)
+
+
+def _add(
+    catalog: Catalog, document: Document, declared: dict[tuple[str, str], Document], *, alone: bool
+) -> None:
+    if not isinstance(document.value, dict):
+        catalog.report(document, (), "expected a mapping with `kind` and `name`", "not-a-mapping")
+        return
+    if "kind" not in document.value:
+        if alone:
+            catalog.plain[document.file] = document
+        else:
+            place, hint = _no_kind(document)
+            message = "a document among several needs a kind"
+            catalog.problems.append(Diagnostic(message, "no-kind", place, hint))
+        return
+    kind, name = document.value["kind"], document.value.get("name")
+    if not isinstance(kind, str) or kind not in KINDS:
+        hint = suggestion(str(kind), KINDS)
+        catalog.report(document, ("kind",), f"unknown kind {kind!r}", "unknown-kind", hint)
+        return
+    if isinstance(name, str) and not _is_new(catalog, document, kind, name, declared):
+        return
+    _add_resource(catalog, document, kind, name)
+
+
+def _add_resource(catalog: Catalog, document: Document, kind: str, name: Any) -> None:
+    address = Address(ADDRESS_KIND[kind], name) if isinstance(name, str) else None
+    try:
+        resource = parse(KINDS[kind], document.value)
+    except InvalidDocumentError as error:
+        catalog.invalid(document, error)
+        if address is not None:
+            catalog.broken.add(address)
+        return
+    address = Address(ADDRESS_KIND[kind], resource.name)
+    if document.file in catalog.unreadable:
+        catalog.broken.add(address)
+        return
+    catalog.entries[address] = Entry(address, resource, document)
+
+
+def _is_new(
+    catalog: Catalog,
+    document: Document,
+    kind: str,
+    name: str,
+    declared: dict[tuple[str, str], Document],
+) -> bool:
+    """Whether no earlier document declares the same name, however it is spelled; reports it if one does."""
+    key = (kind, unicodedata.normalize("NFC", name).casefold())
+    first = declared.setdefault(key, document)
+    if first is document:
+        return True
+    other = first.value["name"]
+    how = "" if other == name else f", which differs only by spelling ({other!r})"
+    message = f"{kind} {name!r} is declared twice; first at {first.span(('name',))}{how}"
+    catalog.report(document, ("name",), message, "duplicate-name", "Give one of them another name.")
+    return False
+
+
+def _add_bare_rewards(catalog: Catalog, paths: list[str]) -> None:
+    """Add a Reward for each Python file in a rewards folder that defines `reward` and that no Reward names."""
+    named = {
+        catalog.files.meant(entry.resource.file, entry.file)
+        for entry in catalog.entries.values()
+        if isinstance(entry.resource, Reward)
+    }
+    for path in paths:
+        if (
+            not path.endswith(".py")
+            or posixpath.basename(posixpath.dirname(path)) != _REWARDS
+            or path in named
+        ):
+            continue
+        entry = bare_reward(path)
+        if entry is None or entry.address in catalog.entries or entry.address in catalog.broken:
+            continue
+        module = python.parse(catalog.files, path)
+        if not isinstance(module, python.Module):
+            catalog.problems.append(module)
+            catalog.broken.add(entry.address)
+        elif "reward" in module.functions():
+            catalog.entries[entry.address] = entry
+
+
+def _no_kind(document: Document) -> tuple[Span, str]:
+    """Where to point, and what to do, when a document has no kind: perhaps the key is misspelt."""
+    key = near("kind", _keys(document))
+    if key is not None:
+        return document.key_span((key,)), f"Did you mean 'kind' where it says {key!r}?"
+    kinds = ", ".join(KINDS)
+    return document.span(), f"Write `kind:` ({kinds}), name it in an Experiment's `manifest:`, or remove it."
+
+
+def _keys(document: Document) -> list[str]:
+    return list(document.value) if isinstance(document.value, dict) else []

@@ -1,0 +1,165 @@
+"""The files a repository may name: inside its root, known to git, as git would store them.
+
+`Files` answers three questions: which file is meant by a path written in a document, what are its bytes, and
+under which digest do they travel. Large files are streamed. A path that leaves the root, through `..` or
+through a symbolic link, is refused.
+
+A written path is relative to the folder of the document; where nothing is there, to the root.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import posixpath
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from arena_gitops.repo.git import Checkout
+from arena_gitops.spec.digest import sha256_bytes
+from arena_gitops.spec.problems import near
+from arena_gitops.state import Blob
+
+_CHUNK = 1 << 20
+_LFS_POINTER = re.compile(
+    rb"version https://git-lfs\.github\.com/spec/v1\n(?:.*\n)*?oid sha256:([0-9a-f]{64})\nsize ([0-9]+)\n"
+)
+_POINTER_MAX = 1024
+
+
+class FileProblemError(Exception):
+    """A path does not lead to a file that may be read."""
+
+    def __init__(self, message: str, code: str, hint: str = "") -> None:
+        self.message, self.code, self.hint = message, code, hint
+        super().__init__(message)
+
+
+@dataclass(slots=True)
+class Files:
+    """Files of one checkout. Paths are POSIX, relative to its root."""
+
+    checkout: Checkout
+    read_paths: set[str] = field(default_factory=set)
+    """every file whose bytes were looked at"""
+    _blobs: dict[str, Blob] = field(default_factory=dict)
+    _converters: dict[str, str] | None = None
+
+    def find(self, written: str, beside: str) -> str:
+        """The file a document means: `written` is relative to the folder of the file `beside`.
+
+        Raises:
+            FileProblemError: it is outside the root, missing, ignored by git, or not a file.
+        """
+        path = self._inside(written, beside)
+        if path in self.checkout.files and self.on_disk(path).is_file():
+            return path
+        if self.on_disk(path).is_dir():
+            raise FileProblemError(f"{written!r} is a folder, a file is needed", "not-a-file")
+        if self.on_disk(path).exists():
+            hint = "Take it out of .gitignore, or add it with: git add --force."
+            raise FileProblemError(f"{path} exists, but git ignores it", "ignored-file", hint)
+        raise FileProblemError(f"there is no file {path}", "missing-file", self._near(path))
+
+    def find_folder(self, written: str, beside: str) -> str:
+        """The folder a document means, `.` for the root itself; raises FileProblemError as `find` does."""
+        path = self._inside(written, beside)
+        if self.on_disk(path).is_dir():
+            return path
+        raise FileProblemError(f"there is no folder {path}", "missing-file", self._near(path))
+
+    def below(self, folder: str) -> list[str]:
+        """Every existing file in a folder and its subfolders, sorted."""
+        prefix = "" if folder == "." else f"{folder}/"
+        found = (path for path in self.checkout.files if path.startswith(prefix))
+        return sorted(path for path in found if self.on_disk(path).is_file())
+
+    def on_disk(self, path: str) -> Path:
+        """Where a file is on this machine."""
+        return self.checkout.root / path
+
+    def read(self, path: str) -> bytes:
+        """A file's bytes as they are on disk; raises FileProblemError for a link that leaves the root."""
+        self._inside(path, "")
+        self.read_paths.add(path)
+        return self.on_disk(path).read_bytes()
+
+    def source(self, path: str) -> bytes:
+        """The stored bytes of a text file whose content is needed; a Git LFS pointer is refused."""
+        blob = self.blob(path)
+        if blob.absent:
+            raise FileProblemError(f"{path} {blob.absent}", "lfs-pointer", "Fetch it with: git lfs pull.")
+        return blob.data if blob.data is not None else self.on_disk(path).read_bytes()
+
+    def blob(self, path: str) -> Blob:
+        """A file by the digest of the bytes git would store, ready to upload."""
+        if path not in self._blobs:
+            self._inside(path, "")
+            self.read_paths.add(path)
+            self._blobs[path] = self._make_blob(path)
+        return self._blobs[path]
+
+    def changed(self, path: str) -> bool:
+        """Whether a file is not as it was committed."""
+        return path in self.checkout.changed
+
+    def _make_blob(self, path: str) -> Blob:
+        place = self.on_disk(path)
+        if pointer := _lfs_pointer(place):
+            digest, size = pointer
+            return Blob(digest, place, size, absent="is a Git LFS pointer, its content is not here")
+        digest, size, has_crlf = _scan(place)
+        converter = self._converter(path)
+        if converter != "filter=lfs" and (converter or has_crlf):
+            data = self.checkout.stored_bytes(path)
+            if (stored := sha256_bytes(data)) != digest:
+                return Blob(stored, place, len(data), data=data)
+        return Blob(digest, place, size)
+
+    def _converter(self, path: str) -> str:
+        if self._converters is None:
+            self._converters = self.checkout.converters(self.checkout.files)
+        return self._converters.get(path, "")
+
+    def meant(self, written: str, beside: str) -> str:
+        """The path a document means, whether or not it exists or may be read."""
+        near_document = posixpath.normpath(posixpath.join(posixpath.dirname(beside), written))
+        from_root = posixpath.normpath(written)
+        if not self.on_disk(near_document).exists() and self.on_disk(from_root).exists():
+            return from_root
+        return near_document
+
+    def _inside(self, written: str, beside: str) -> str:
+        path = self.meant(written, beside)
+        root = os.fspath(self.checkout.root)
+        real = os.path.realpath(self.on_disk(path))
+        if path.startswith(("../", "/")) or path == ".." or not f"{real}/".startswith(f"{root}/"):
+            hint = "Only files below the folder of arena.yaml are read."
+            raise FileProblemError(f"{written!r} leads outside the repository", "outside-repository", hint)
+        return os.path.relpath(real, root).replace(os.sep, "/")
+
+    def _near(self, path: str) -> str:
+        name = posixpath.basename(path)
+        same = sorted(other for other in self.checkout.files if posixpath.basename(other) == name)
+        found = same[0] if same else near(path, self.checkout.files)
+        return f"There is {found}; paths are relative to the document, or to the root." if found else ""
+
+
+def _lfs_pointer(place: Path) -> tuple[str, int] | None:
+    if place.stat().st_size > _POINTER_MAX:
+        return None
+    match = _LFS_POINTER.match(place.read_bytes().replace(b"\r\n", b"\n"))
+    return (f"sha256:{match[1].decode()}", int(match[2])) if match else None
+
+
+def _scan(place: Path) -> tuple[str, int, bool]:
+    """Digest and size of a file, and whether it holds a CRLF, in one pass."""
+    digest, size, has_crlf, last = hashlib.sha256(), 0, False, b""
+    with place.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+            has_crlf = has_crlf or b"\r\n" in chunk or (last == b"\r" and chunk[:1] == b"\n")
+            last = chunk[-1:]
+    return f"sha256:{digest.hexdigest()}", size, has_crlf

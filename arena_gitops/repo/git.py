@@ -1,0 +1,186 @@
+"""What git knows of the working tree: which files belong to it, what has changed, where it came from.
+
+The only importer of git. Everything a plan needs is four short `git` processes; GitPython reads the trees of
+other commits. No hook, no file-system monitor and no write: the index is left as it is, optional locks are
+off. Clean filters are the user's own configuration and do run, because the bytes git would store are the ones
+that count.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from arena_gitops.errors import Diagnostic, RepoError
+
+ROOT_FILE = "arena.yaml"
+
+_QUIET = ("--no-optional-locks", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
+_OTHER_REPOSITORY = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY"}
+"""Variables git sets inside hooks; the repository meant here is the one around the folder."""
+
+_CONVERTERS = ("filter", "ident", "working-tree-encoding")
+"""Attributes that make the stored bytes differ from those on disk (line endings aside)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """A working tree at one moment. Paths are POSIX, relative to `root`."""
+
+    root: Path
+    files: Mapping[str, str]
+    """every file that is tracked, or neither tracked nor ignored → blob id in the index, empty if untracked"""
+    changed: frozenset[str]
+    """paths that are not as in HEAD, deleted ones too"""
+    commit: str | None
+    """None before the first commit"""
+    remote: str | None
+    """where it was cloned from, without credentials"""
+
+    def stored_bytes(self, path: str) -> bytes:
+        """The bytes git has, or would store, for a file: line endings and clean filters applied."""
+        if path not in self.changed and self.files[path]:
+            return _git(self.root, "cat-file", "blob", self.files[path])
+        with tempfile.TemporaryDirectory(prefix="arena-git-") as objects:
+            # a private object folder: the repository itself is not written to
+            place = {"GIT_OBJECT_DIRECTORY": objects}
+            oid = _git(self.root, "hash-object", "-w", f"--path={path}", "--", path, env=place)
+            return _git(self.root, "cat-file", "blob", oid.decode().strip(), env=place)
+
+    def converters(self, paths: Iterable[str]) -> dict[str, str]:
+        """Which of these paths have a converting attribute → as `filter=lfs`."""
+        wanted = "".join(f"{path}\0" for path in paths)
+        if not wanted:
+            return {}
+        out = _git(self.root, "check-attr", "-z", "--stdin", *_CONVERTERS, stdin=wanted.encode())
+        fields = out.decode(errors="surrogateescape").split("\0")
+        triples = zip(fields[0::3], fields[1::3], fields[2::3], strict=False)
+        return {
+            path: f"{name}={value}" for path, name, value in triples if value not in {"unspecified", "unset"}
+        }
+
+
+def find_root(cwd: Path) -> Path:
+    """The nearest folder, `cwd` or above it, that holds `arena.yaml`."""
+    here = cwd.resolve()
+    for folder in (here, *here.parents):
+        if (folder / ROOT_FILE).is_file():
+            return folder
+    hint = "Run inside an infra repository, or start one with an arena.yaml that says `name: my-stack`."
+    raise RepoError(
+        [Diagnostic(f"no {ROOT_FILE} in {here} or any folder above it", "no-arena-yaml", hint=hint)]
+    )
+
+
+def checkout(root: Path) -> Checkout:
+    """Survey the working tree around `root`."""
+    root = root.resolve()
+    prefix = _git(root, "rev-parse", "--show-prefix").decode(errors="surrogateescape").strip("\n")
+    files = dict(_tracked(root))
+    commit: str | None = None
+    changed: set[str] = set()
+    for path, untracked in _status(root):
+        if path.startswith("# branch.oid "):
+            commit = path.removeprefix("# branch.oid ")
+            continue
+        relative = path.removeprefix(prefix)
+        changed.add(relative)
+        if untracked:
+            files[relative] = ""
+    return Checkout(root, files, frozenset(changed), None if commit == "(initial)" else commit, _remote(root))
+
+
+def tree_at(root: Path, ref: str) -> dict[str, bytes]:
+    """Every file below `root` as commit `ref` has it; raises RepoError when there is no such commit."""
+    import git  # 100 ms, and only a comparison with another commit needs it
+
+    repo = git.Repo(root, search_parent_directories=True)
+    prefix = root.resolve().relative_to(Path(repo.working_dir).resolve()).as_posix()
+    try:
+        tree = repo.commit(ref).tree
+        below = tree if prefix == "." else tree / prefix
+    except (git.BadName, git.exc.GitError, KeyError, ValueError) as error:
+        hint = "In CI, check out with fetch-depth: 0."
+        raise RepoError(
+            [Diagnostic(f"no commit {ref!r} that holds this folder", "no-such-commit", hint=hint)]
+        ) from error
+    start = 0 if prefix == "." else len(prefix) + 1
+    return {blob.path[start:]: blob.data_stream.read() for blob in below.traverse() if blob.type == "blob"}
+
+
+def without_credentials(url: str) -> str:
+    """A remote's address without user, password, query and fragment."""
+    parts = urlsplit(url)
+    if not parts.scheme or not parts.netloc:
+        return url  # a path, or git@host:path
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _tracked(root: Path) -> Iterator[tuple[str, str]]:
+    for entry in _records(_git(root, "ls-files", "-z", "--stage")):
+        head, _, path = entry.partition("\t")
+        mode, oid, _stage = head.split(" ")
+        if mode != "160000":  # a submodule is another repository
+            yield path, oid
+
+
+def _status(root: Path) -> Iterator[tuple[str, bool]]:
+    """Changed paths from the repository's top, and whether each is untracked; headers as they are."""
+    flags = ("--porcelain=v2", "--branch", "--no-ahead-behind", "--no-renames", "--untracked-files=all", "-z")
+    for entry in _records(_git(root, "status", *flags, "--", ".")):
+        if entry.startswith("#"):
+            yield entry, False
+        elif entry.startswith("?"):
+            yield entry[2:], True
+        else:  # `1` has 8 fields before the path, `u` (unmerged) has 10
+            yield entry.split(" ", 10 if entry.startswith("u") else 8)[-1], False
+
+
+def _remote(root: Path) -> str | None:
+    lines = _git(root, "config", "--get-regexp", r"^remote\..*\.url$", allow=(0, 1)).decode().splitlines()
+    urls = dict(line.split(" ", 1) for line in lines if " " in line)
+    found = urls.get("remote.origin.url") or next(iter(urls.values()), None)
+    return without_credentials(found) if found else None
+
+
+def _records(out: bytes) -> list[str]:
+    return [entry for entry in out.decode(errors="surrogateescape").split("\0") if entry]
+
+
+def _git(
+    root: Path,
+    *args: str,
+    stdin: bytes | None = None,
+    env: Mapping[str, str] | None = None,
+    allow: tuple[int, ...] = (0,),
+) -> bytes:
+    own = {key: value for key, value in os.environ.items() if key not in _OTHER_REPOSITORY}
+    own |= {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **(env or {})}
+    try:
+        done = subprocess.run(
+            ["git", *_QUIET, "-C", str(root), *args], input=stdin, capture_output=True, env=own, check=False
+        )
+    except FileNotFoundError as error:
+        raise RepoError(
+            [Diagnostic("git is not installed", "no-git", hint="Install git and try again.")]
+        ) from error
+    if done.returncode not in allow:
+        raise RepoError([_failure(root, args[0], done.stderr.decode(errors="replace").strip())])
+    return done.stdout
+
+
+def _failure(root: Path, command: str, stderr: str) -> Diagnostic:
+    if "dubious ownership" in stderr:
+        hint = f"If you trust it: git config --global --add safe.directory {root}"
+        return Diagnostic(
+            f"git does not trust {root}: another user owns it", "git-unsafe-directory", hint=hint
+        )
+    if "not a git repository" in stderr:
+        hint = f"Make it one: git init {root} (what is planned is what git knows)."
+        return Diagnostic(f"{root} is not in a git repository", "not-a-git-repository", hint=hint)
+    return Diagnostic(f"git {command} failed: {stderr}", "git-failed")

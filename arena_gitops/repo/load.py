@@ -1,0 +1,79 @@
+"""The door of this room: a folder becomes a `DesiredState`, or one error with every problem.
+
+Reads `arena.yaml`, everything under its roots, and what those documents name; nothing else. Runs no code of the
+repository.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from types import MappingProxyType
+
+from arena_gitops.errors import Diagnostic, RepoError, Severity, Span
+from arena_gitops.repo import documents
+from arena_gitops.repo.catalog import Catalog
+from arena_gitops.repo.files import Files
+from arena_gitops.repo.git import ROOT_FILE, checkout
+from arena_gitops.repo.resolve import resolve
+from arena_gitops.spec.stack import Stack
+from arena_gitops.spec.wire import Owner, Provenance
+from arena_gitops.state import DesiredState, Policy, TargetSpec
+
+
+def load(root: Path, *, namespace: str = "main") -> DesiredState:
+    """Read the repository whose `arena.yaml` is in `root`.
+
+    Raises:
+        RepoError: with every problem found, sorted by place.
+    """
+    catalog = Catalog(Files(checkout(root)))
+    documents.read_all(catalog)
+    resources = resolve(catalog)
+    documents.report_orphans(catalog)
+    problems = _sorted(catalog.problems)
+    errors = [problem for problem in problems if problem.severity is Severity.ERROR]
+    stack = catalog.stack
+    if stack is None or errors:
+        raise RepoError(errors)
+    return DesiredState(
+        owner=Owner(stack=stack.name, namespace=namespace),
+        resources=MappingProxyType(dict(sorted(resources.items()))),
+        notes=tuple(problems),
+        policy=Policy(
+            max_credits_per_pr=stack.policy.max_credits_per_pr,
+            tiers=stack.policy.tiers,
+            require_owner=stack.policy.require_owner,
+        ),
+        targets=MappingProxyType(dict(_targets(stack))),
+        default_target=_default_target(stack),
+        provenance=_provenance(catalog, stack),
+    )
+
+
+def _targets(stack: Stack) -> Iterable[tuple[str, TargetSpec]]:
+    for name, target in stack.targets.items():
+        options = {"runner": target.runner} if target.runner is not None else {}
+        yield name, TargetSpec(name, target.platform, target.url, MappingProxyType(options))
+
+
+def _default_target(stack: Stack) -> str | None:
+    if stack.default_target is not None or len(stack.targets) > 1:
+        return stack.default_target
+    return next(iter(stack.targets))
+
+
+def _provenance(catalog: Catalog, stack: Stack) -> Provenance:
+    """Dirty when anything that was read, or anything deleted under the roots, is not as committed."""
+    files = catalog.files
+    roots = tuple(f"{root}/" for root in stack.roots)
+    read = {*files.read_paths, ROOT_FILE}
+    dirty = any(path in read or path.startswith(roots) for path in files.checkout.changed)
+    return Provenance(repo=files.checkout.remote, commit=files.checkout.commit, path=ROOT_FILE, dirty=dirty)
+
+
+def _sorted(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Each problem once, by place; several resources may have met the same one in a shared file."""
+    return sorted(
+        dict.fromkeys(problems), key=lambda problem: (problem.span or Span(""), problem.code, problem.message)
+    )
