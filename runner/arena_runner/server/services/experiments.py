@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from arena_gitops.spec.algorithms import ALGORITHMS
 from arena_gitops.spec.digest import Fingerprint
-from arena_gitops.spec.job import FailureReason, JobInputs, RunState
+from arena_gitops.spec.job import JobInputs, RunState
 from arena_gitops.spec.wire import ExperimentSpec
 from arena_runner.server.refusals import RefusedError
 from arena_runner.server.services import runs
@@ -63,20 +63,22 @@ def _want(session: Session, world: World, pair: RunPair, spec: ExperimentSpec) -
     """Apply the budget and placement of a PUT to its run, new or known."""
     run, state, now = pair.run, RunState(pair.state.state), world.clock()
     more_steps = runs.max_steps_of(spec) > run.max_steps
-    more_time = _more(runs.runtime_of(spec), run.max_runtime_s)
+    runtime = runs.runtime_of(spec, world)
+    more_time = _more(runtime, run.max_runtime_s)
+    moved = (run.tier, run.spec.get("num_nodes", 1)) != (spec.tier, spec.num_nodes)
     alone = len(runs.users(session, run.id)) <= 1
     if more_steps or (alone and state == RunState.QUEUED):
         run.max_steps = runs.max_steps_of(spec)
     if more_time or alone:
-        run.max_runtime_s = runs.runtime_of(spec)
+        run.max_runtime_s = runtime
     if alone and state not in runs.AT_WORK:
-        run.tier = spec.tier
+        run.tier, run.spec = spec.tier, {**run.spec, "num_nodes": spec.num_nodes}
     if run.stop_cause in runs.STOPPED_BY_US:  # nobody decided against this version; it is back
         _return(pair, now)
     elif more_steps and state.ended:
         runs.resume(pair, f"max_steps was raised to {run.max_steps}", now)
-    elif more_time and state == RunState.FAILED and pair.state.reason == FailureReason.BUDGET:
-        runs.resume(pair, "max_runtime was raised", now)
+    elif state in runs.UNFINISHED and (more_time or (alone and moved)):
+        runs.resume(pair, "its budget was raised" if more_time else f"it moved to tier {spec.tier}", now)
 
 
 def _return(pair: RunPair, now: float) -> None:

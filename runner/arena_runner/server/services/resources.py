@@ -100,8 +100,9 @@ def _parse_spec(kind: str, spec: Any) -> ExperimentSpec | DeploymentSpec | None:
 
 def _known_answer(session: Session, request: Put) -> ResourceDocument | None:
     known = session.get(IdempotencyRow, request.key) if request.key else None
-    if known is None:
-        return None
+    row = find(session, request.address, request.body.owner.namespace)
+    if known is None or row is None or row.retired:
+        return None  # what was retired since is made anew: a revert asks for the same thing by the same key
     if known.body_hash != _body_hash(request):
         message = f"idempotency key {request.key} was used before with another body"
         raise RefusedError(409, "idempotency-mismatch", message)
@@ -117,7 +118,7 @@ def _remember(session: Session, world: World, request: Put, answer: ResourceDocu
         return
     kept = answer.model_dump(mode="json")
     row = IdempotencyRow(key=request.key, body_hash=_body_hash(request), answer=kept, created=world.clock())
-    session.add(row)
+    session.merge(row)
 
 
 def _write(session: Session, world: World, request: Put) -> ResourceRow:

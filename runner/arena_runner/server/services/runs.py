@@ -17,6 +17,7 @@ from arena_gitops.spec.job import Checkpoint, FailureReason, RunState, RunStatus
 from arena_gitops.spec.wire import ExperimentSpec
 from arena_runner.server.choice import best
 from arena_runner.server.refusals import not_found
+from arena_runner.server.settings import resolve_tier
 from arena_runner.server.store.tables import CheckpointRow, ResourceRow, RunRow, RunStateRow, VersionRow
 from arena_runner.server.summary import Summary
 from arena_runner.server.world import World
@@ -28,6 +29,9 @@ USABLE = (RunState.QUEUED, RunState.VALIDATING, RunState.RUNNING, RunState.COMPL
 """States of a run whose result an equal fingerprint can share."""
 
 AT_WORK = (RunState.VALIDATING, RunState.RUNNING)
+
+UNFINISHED = (RunState.STOPPED, RunState.FAILED)
+"""Ended before the work was done: more time, or another place, lets the run go on."""
 
 STOPPED_BY_US = ("replaced", "retired")
 """Stop causes that no person decided: the run may start again when its version returns."""
@@ -57,7 +61,7 @@ def create(session: Session, world: World, row: ResourceRow, spec: ExperimentSpe
         provenance=row.provenance,
         tier=spec.tier,
         max_steps=max_steps_of(spec),
-        max_runtime_s=runtime_of(spec),
+        max_runtime_s=runtime_of(spec, world),
         wanted="run",
         created=now,
     )
@@ -88,10 +92,14 @@ def max_steps_of(spec: ExperimentSpec) -> int:
     return int(value) if isinstance(value, int | float) else 0
 
 
-def runtime_of(spec: ExperimentSpec) -> float | None:
-    """`budget.max_runtime_s`, if there is one."""
-    value = spec.budget.get("max_runtime_s")
-    return float(value) if isinstance(value, int | float) else None
+def runtime_of(spec: ExperimentSpec, world: World) -> float | None:
+    """The longest the run may take: `budget.max_runtime_s`, or what `budget.max_credits` pays for if that is less."""
+    limits = [value for value in (spec.budget.get("max_runtime_s"),) if isinstance(value, int | float)]
+    tier, _ = resolve_tier(spec.tier, world.tiers)
+    allowed, rate = spec.budget.get("max_credits"), tier.credits_per_node_hour * spec.num_nodes
+    if isinstance(allowed, int | float) and rate > 0:
+        limits.append(allowed / rate * 3600)
+    return float(min(limits)) if limits else None
 
 
 def get(session: Session, run_id: str) -> RunPair:
@@ -139,7 +147,7 @@ def stop(pair: RunPair, cause: str, now: float) -> None:
 def settle_stop(pair: RunPair, now: float) -> None:
     """Record that a run which should stop has stopped."""
     if pair.run.stop_cause == "budget":
-        message = f"reached its max_runtime of {pair.run.max_runtime_s:g} s; raise the budget to continue"
+        message = f"reached its budget of {pair.run.max_runtime_s:g} s; raise it to continue"
         end(pair, RunState.FAILED, now, reason=FailureReason.BUDGET, message=message)
     else:
         words = {"user": "stopped by a user", "retired": "its experiment was retired"}
