@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 def command(home: Path | None, host: str, port: int, mlflow_uri: str | None) -> None:
     """Run the control plane of one home."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells every health check
     try:
         serve(Home.find(home), host, port, mlflow_uri)
     except ArenaError as problem:

@@ -162,3 +162,9 @@ def build():
     import types
 
     return types.SimpleNamespace(experiment=experiment, deployment=deployment, until=until)
+
+
+@pytest.fixture(scope="session")
+def server_class():
+    """For fixtures that keep one server for a whole module."""
+    return Server

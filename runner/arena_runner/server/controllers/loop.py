@@ -29,11 +29,15 @@ class Controller(threading.Thread):
         """The loop."""
         while not self._stopping:
             self._wake.clear()
-            try:
-                self.reconcile()
-            except Exception:
-                log.exception("%s failed; it looks again in %g s", self.name, self.interval_s)
+            self.look()
             self._wake.wait(self.interval_s)
+
+    def look(self) -> None:
+        """One reconciliation; a failure is logged, and the next look starts afresh."""
+        try:
+            self.reconcile()
+        except Exception:
+            log.exception("%s failed; it looks again in %g s", self.name, self.interval_s)
 
     def stop(self) -> None:
         """Let the current step end, then no more."""

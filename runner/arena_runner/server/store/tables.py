@@ -145,6 +145,8 @@ class RunStateRow(Base):
     last_seq: Mapped[int]
     tracking: Mapped[Json | None]
     """MLflow ids: experiment, parent run, member runs"""
+    tracked_state: Mapped[str | None]
+    """the state MLflow was told last"""
     updated: Mapped[float]
 
 

@@ -1,0 +1,60 @@
+"""The population's curves and its lineage, as files to look at in MLflow. Matplotlib is optional."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from arena_gitops.spec.job import Evaluation, JobEvent, Lineage, Progress
+
+Series = Mapping[int, list[tuple[int, float]]]
+"""member → (step, value), in order of step"""
+
+
+def collect(events: Iterable[JobEvent]) -> tuple[Series, Series]:
+    """Training reward and fitness by member; what a resumed segment repeats is taken once."""
+    reward: dict[int, dict[int, float]] = {}
+    fitness: dict[int, dict[int, float]] = {}
+    for event in events:
+        if isinstance(event, Progress) and event.reward is not None:
+            reward.setdefault(event.member, {}).setdefault(event.step, event.reward)
+        elif isinstance(event, Evaluation):
+            fitness.setdefault(event.member, {}).setdefault(event.step, event.fitness)
+    return _in_order(reward), _in_order(fitness)
+
+
+def can_draw() -> bool:
+    """Whether matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def draw(path: Path, title: str, reward: Series, fitness: Series, lineage: Iterable[Lineage]) -> None:
+    """Write a PNG: training reward above, fitness with its clones and mutations below."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 7), layout="constrained")
+    FigureCanvasAgg(figure)
+    above, below = figure.subplots(2, 1, sharex=True)
+    for axes, series, label in ((above, reward, "training reward"), (below, fitness, "fitness")):
+        for member, points in series.items():
+            steps, values = [p[0] for p in points], [p[1] for p in points]
+            axes.plot(steps, values, marker="o", markersize=2, label=f"m{member}", color=f"C{member}")
+        axes.set_ylabel(label)
+        axes.grid(alpha=0.3)
+    for record in lineage:
+        if record.parent != record.member and None not in (record.fitness, record.parent_fitness):
+            here, there = (record.step, record.fitness), (record.step, record.parent_fitness)
+            below.annotate(
+                "", xy=here, xytext=there, arrowprops={"arrowstyle": "->", "color": f"C{record.parent}"}
+            )
+    below.set_xlabel("step")
+    if fitness or reward:
+        above.legend(loc="upper left", fontsize="small")
+    figure.suptitle(title)
+    figure.savefig(path, dpi=110)
+
+
+def _in_order(series: dict[int, dict[int, float]]) -> Series:
+    return {member: sorted(points.items()) for member, points in sorted(series.items())}

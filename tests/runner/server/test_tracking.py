@@ -1,0 +1,91 @@
+"""Events into a real MLflow: every step once, members as child runs, checkpoints as registered versions."""
+
+import time
+
+import pytest
+
+pytestmark = pytest.mark.timeout(110)
+
+
+@pytest.fixture(scope="module")
+def tracked(tmp_path_factory, server_class, build):
+    """A server with its own MLflow, and a run of three iterations whose worker is killed in the second."""
+    server = server_class(tmp_path_factory.mktemp("tracked") / "home", mlflow=None).start()
+    body = build.experiment("exp", steps=24, die_in=[[0, 2]])
+    run_id = server.apply("exp", body)["run"]["run_id"]
+    server.wait_run(run_id, "completed")
+    build.until(lambda: server.run(run_id)["mlflow_url"], 60)
+    yield server, run_id
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def mlflow(tracked, build):
+    """A client of that MLflow, once it has everything."""
+    from mlflow import MlflowClient
+
+    server, run_id = tracked
+    client = MlflowClient(server.run(run_id)["mlflow_url"].split("/#/")[0])
+    build.until(lambda: parent(client).info.status == "FINISHED", 60)
+    build.until(lambda: len(client.search_model_versions("name = 'exp'")) == 4, 30)
+    build.until(lambda: client.get_registered_model("exp").aliases, 30)
+    return client
+
+
+def parent(client):
+    experiment = client.get_experiment_by_name("arith")
+    return client.search_runs([experiment.experiment_id], "tags.`arena.kind` = 'run'")[0]
+
+
+def members(client):
+    experiment = client.get_experiment_by_name("arith")
+    found = client.search_runs([experiment.experiment_id], "tags.`arena.kind` = 'member'")
+    return {run.data.tags["arena.member"]: run for run in found}
+
+
+def test_members_are_child_runs_of_one_parent_run(mlflow):
+    parents = {run.data.tags["mlflow.parentRunId"] for run in members(mlflow).values()}
+    assert (parents, sorted(members(mlflow))) == ({parent(mlflow).info.run_id}, ["0", "1"])
+
+
+def test_every_step_is_there_once_although_the_second_segment_repeated_one(tracked, mlflow):
+    server, run_id = tracked
+    repeated = [
+        e for e in server.events(run_id) if e["event"]["type"] == "metrics" and e["event"]["step"] == 16
+    ]
+    assert len(repeated) == 4, "both segments reported iteration 2 of both members"
+    history = mlflow.get_metric_history(members(mlflow)["0"].info.run_id, "reward/mean")
+    assert [point.step for point in history] == [8, 16, 24]
+
+
+def test_of_a_repeated_step_the_first_report_is_kept(mlflow):
+    history = mlflow.get_metric_history(members(mlflow)["0"].info.run_id, "segment")
+    assert [(point.step, point.value) for point in history] == [(8, 0.0), (16, 0.0), (24, 1.0)]
+
+
+def test_registered_are_the_fittest_at_every_evaluation_and_all_members_at_the_end(mlflow):
+    versions = mlflow.search_model_versions("name = 'exp'")
+    assert sorted(v.tags["checkpoint"] for v in versions) == [
+        "step_16/m1",
+        "step_24/m0",
+        "step_24/m1",
+        "step_8/m1",
+    ]
+
+
+def test_the_alias_best_points_to_the_fittest(mlflow):
+    version = mlflow.get_model_version_by_alias("exp", "best")
+    assert (version.tags["checkpoint"], version.tags["run_version"]) == ("step_24/m1", "1")
+
+
+def test_a_checkpoints_files_can_be_listed_and_fetched(mlflow, tmp_path):
+    run = members(mlflow)["1"].info.run_id
+    path = mlflow.download_artifacts(run, "checkpoints/step_24/adapter_config.json", str(tmp_path))
+    assert open(path).read() == "{}"
+
+
+def test_provenance_lineage_and_curves_are_there(mlflow):
+    run = parent(mlflow)
+    assert {"arena.fingerprint", "arena.address", "arena.manifest", "arena.state"} <= set(run.data.tags)
+    assert {f.path for f in mlflow.list_artifacts(run.info.run_id)} >= {"lineage.json", "population.png"}
+    assert "lr" in members(mlflow)["0"].data.tags["arena.lineage"]
