@@ -70,6 +70,10 @@ class Shelf:
         """Take one off."""
         self._rebuild({key: item for key, item in self._loaded.items() if key != name})
 
+    def clear(self) -> None:
+        """Take all off and give the base model back as it was."""
+        self._rebuild({})
+
     def rows(self, names: Sequence[str]) -> Rows | None:
         """The adapters of a batch's tokens, as the model's layers read them; unknown names raise."""
         members = [OFF if name == BASE else self._member(name) for name in names]

@@ -1,0 +1,148 @@
+"""A tiny base model, adapters that clearly change it, and a scheduler or a model server over them."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import time
+import types
+from pathlib import Path
+
+import httpx
+import pytest
+
+TOKEN = "model-server-token"
+TEMPLATE = {"system_0": "Add.", "user_1": "Sum of {question}?"}
+
+
+def make_adapter(
+    model: Path, folder: Path, *, seed: int, rank=4, alpha=8.0, targets=("q_proj", "v_proj")
+) -> str:
+    """Write a PEFT adapter with large random weights; its digest."""
+    import torch
+
+    from arena_runner.adapters import Population
+    from arena_runner.models import load_base
+
+    base = load_base(str(model), dtype=torch.float32)
+    population = Population.attach(base, targets=list(targets), ranks=[rank], alphas=[alpha], seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    tensors = {
+        name: torch.randn(tensor.shape, generator=generator) * 0.4
+        for name, tensor in population.export(0).items()
+    }
+    population.load(0, tensors)
+    population.save(0, folder)
+    return population.digest(0)
+
+
+@pytest.fixture(scope="session")
+def adapters(tiny_model_dir, tmp_path_factory):
+    """name → (folder, digest); they differ in rank, alpha and in the layers they touch."""
+    root = tmp_path_factory.mktemp("adapters")
+    shapes = {
+        "a@1": {"seed": 1},
+        "b@1": {"seed": 2, "rank": 2, "alpha": 6.0, "targets": ("q_proj", "o_proj", "down_proj")},
+        "c@1": {"seed": 3, "rank": 8},
+    }
+    return {
+        name: (root / name, make_adapter(tiny_model_dir, root / name, **shape))
+        for name, shape in shapes.items()
+    }
+
+
+@pytest.fixture(scope="session")
+def adapter_writer():
+    """`make_adapter`, for tests that cannot import a conftest."""
+    return make_adapter
+
+
+@pytest.fixture(scope="session")
+def tiny_base(tiny_model_dir):
+    """The tiny model in fp32, shared by schedulers that run one after the other."""
+    import torch
+
+    from arena_runner.models import load_base
+
+    torch.set_num_threads(1)
+    return load_base(str(tiny_model_dir), dtype=torch.float32)
+
+
+class Driver:
+    """A scheduler with a blocking way to ask it."""
+
+    def __init__(self, base, adapters, rows=8):
+        from arena_runner.serving.scheduler import Scheduler
+
+        self.base, self._adapters = base, adapters
+        self.scheduler = Scheduler(base, rows=rows)
+        self.scheduler.start()
+
+    def load(self, name, **more):
+        from arena_runner.serving.load import read_adapter
+        from arena_runner.serving.protocol import LoadAdapter
+
+        folder = self._adapters[name][0]
+        new = read_adapter(LoadAdapter(name=name, path=str(folder), **more))
+        self.scheduler.load_adapter(new).result(timeout=30)
+        return new
+
+    def ids(self, text):
+        from arena_runner.serving.prompts import raw_ids
+
+        return raw_ids(self.base, text)
+
+    def ask(self, adapter, text, **params):
+        from arena_runner.serving.protocol import Params
+
+        pieces = queue.SimpleQueue()
+        params = {"max_new_tokens": 24, "temperature": 0, **params}
+        row = self.scheduler.submit(adapter, self.ids(text), Params(**params), pieces.put)
+        return types.SimpleNamespace(row=row, pieces=pieces)
+
+    def wait(self, asked):
+        """(all pieces joined, number of pieces, finish)."""
+        text, count = "", 0
+        while True:
+            piece = asked.pieces.get(timeout=30)
+            assert piece.error is None, piece.error
+            text, count = text + piece.text, count + 1
+            if piece.finish:
+                return types.SimpleNamespace(text=text, pieces=count, finish=piece.finish)
+
+    def say(self, adapter, text, **params):
+        return self.wait(self.ask(adapter, text, **params)).text
+
+
+@pytest.fixture
+def driver(tiny_base, adapters):
+    """A running scheduler without adapters."""
+    made = Driver(tiny_base, adapters)
+    yield made
+    made.scheduler.stop()
+    made.scheduler.shelf.clear()
+
+
+@pytest.fixture(scope="session")
+def model_server(tiny_model_dir, tmp_path_factory):
+    """A real `arena-runner serve` process: its url and an authorised client."""
+    folder = tmp_path_factory.mktemp("serve")
+    ready = folder / "ready.json"
+    command = [sys.executable, "-m", "arena_runner.cli", "serve", "--model", str(tiny_model_dir)]
+    command += ["--dtype", "float32", "--ready-file", str(ready)]
+    environment = {**os.environ, "ARENA_MODEL_SERVER_TOKEN": TOKEN, "OMP_NUM_THREADS": "1"}
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    deadline = time.monotonic() + 90
+    while not ready.exists():
+        assert process.poll() is None, (folder / "log").read_text()
+        assert time.monotonic() < deadline, (folder / "log").read_text()
+        time.sleep(0.05)
+    url = json.loads(ready.read_text())["url"]
+    with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=30) as http:
+        yield types.SimpleNamespace(url=url, token=TOKEN, http=http)
+    process.terminate()
+    assert process.wait(20) in {0, -15}, (folder / "log").read_text()
