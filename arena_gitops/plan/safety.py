@@ -72,13 +72,8 @@ def trainable(resource: DesiredResource, observed: ObservedState) -> Block | Non
             "algorithm_without_room",
             f"{name} cannot be trained here; this platform trains {', '.join(sorted(rooms))}",
         )
-    strategy = spec_at(resource.spec, "manifest.selection.strategy") or spec_at(
-        resource.spec, "manifest.selection.name"
-    )
-    if strategy == "multi_frequency":
-        return Block(
-            "selection_without_room", "multi_frequency selection cannot be run yet; use tournament selection"
-        )
+    if resource.refusals:
+        return Block("manifest_without_room", "; ".join(resource.refusals))
     return None
 
 

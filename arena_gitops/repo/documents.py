@@ -31,19 +31,25 @@ _REWARDS = "rewards"
 def read_all(catalog: Catalog) -> None:
     """Fill the catalog from `arena.yaml` and everything under its roots."""
     declared: dict[tuple[str, str], Document] = {}
-    documents = _read(catalog, ROOT_FILE)
-    catalog.head = head = documents[0] if documents else None
-    if head is not None:
-        _add_stack(catalog, head)
-    for document in documents[1:]:
+    for document in read_head(catalog):
         _add(catalog, document, declared, alone=False)
-    paths = _under_roots(catalog, head)
+    paths = _under_roots(catalog, catalog.head)
     for path in paths:
         if path.endswith(_YAML):
             documents = _read(catalog, path)
             for document in documents:
                 _add(catalog, document, declared, alone=len(documents) == 1)
     _add_bare_rewards(catalog, paths)
+
+
+def read_head(catalog: Catalog) -> list[Document]:
+    """Read `arena.yaml`: the stack goes into the catalog, the resources behind it are returned."""
+    documents = _read(catalog, ROOT_FILE)
+    if not documents:
+        return []
+    catalog.head = documents[0]
+    _add_stack(catalog, documents[0])
+    return documents[1:]
 
 
 def open_plain(catalog: Catalog, path: str) -> Document | None:

@@ -6,7 +6,8 @@ repository.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
@@ -19,6 +20,31 @@ from arena_gitops.repo.resolve import resolve
 from arena_gitops.spec.stack import Stack
 from arena_gitops.spec.wire import Owner, Provenance
 from arena_gitops.state import DesiredState, Policy, TargetSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Whose repository it is and where it may be applied, whatever the state of the rest."""
+
+    owner: Owner
+    targets: Mapping[str, TargetSpec]
+    default_target: str | None
+
+
+def load_head(root: Path, *, namespace: str = "main") -> Head:
+    """Read `arena.yaml` alone: enough to look at a platform while other files are being edited.
+
+    Raises:
+        RepoError: with every problem of `arena.yaml`.
+    """
+    catalog = Catalog(Files(checkout(root)))
+    documents.read_head(catalog)
+    errors = [problem for problem in _sorted(catalog.problems) if problem.severity is Severity.ERROR]
+    stack = catalog.stack
+    if stack is None or errors:
+        raise RepoError(errors)
+    owner = Owner(stack=stack.name, namespace=namespace)
+    return Head(owner, MappingProxyType(dict(_targets(stack))), _default_target(stack))
 
 
 def load(root: Path, *, namespace: str = "main") -> DesiredState:

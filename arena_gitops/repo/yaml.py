@@ -8,6 +8,7 @@ go on, so one pass reports them all.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +37,10 @@ Place = tuple[int, int]
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 40
 MAX_NODES = 50_000
+
+_TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
+_CONTROL = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters YAML does not allow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +101,7 @@ def read(data: bytes, file: str) -> Reading:
     except MarkedYAMLError as error:
         composer.problems.append(_syntax(error, data, file))
     except YAMLError as error:
-        line = data[: max(getattr(error, "position", 0), 0)].count(b"\n") + 1
-        composer.report(f"a control character: {str(error).splitlines()[0]}", "yaml-syntax", (line, 1))
+        composer.problems.append(_control_character(error, data, file))
     except _StopReadingError:
         pass  # its problem is already in the list
     if not composer.problems and all(doc.value is None for doc in composer.documents):
@@ -169,7 +173,7 @@ class _Composer:
         self.places[path] = place
         kind = type(event)
         if kind is AliasEvent:
-            return self.alias(event, place)
+            return self.alias(event, depth, place)
         self.count(1, place)
         if event.tag is not None:
             self.report(f"the tag {event.tag} is not allowed", "yaml-tag", place, "Write the plain value.")
@@ -184,10 +188,10 @@ class _Composer:
         if kind is ScalarEvent:
             return self.scalar(event, path, place)
         if depth >= MAX_DEPTH:
-            raise self.stop(f"nested deeper than {MAX_DEPTH} levels", "too-deep", place)
+            raise self.stop(_TOO_DEEP, "too-deep", place)
         return self.sequence(path, depth) if kind is SequenceStartEvent else self.mapping(path, depth)
 
-    def alias(self, event: Any, place: Place) -> Any:
+    def alias(self, event: Any, depth: int, place: Place) -> Any:
         anchor = self.anchors.get(event.anchor)
         if anchor is None:
             self.report(f"*{event.anchor} refers to no anchor above it", "unknown-alias", place)
@@ -196,6 +200,8 @@ class _Composer:
             self.report(f"*{event.anchor} refers to something it is part of", "alias-cycle", place)
             return None
         self.count(anchor.nodes, place)
+        if depth + _height(anchor.value) > MAX_DEPTH:
+            raise self.stop(_TOO_DEEP, "too-deep", place)
         return anchor.value
 
     def scalar(self, event: Any, path: Path, place: Place) -> Scalar:
@@ -221,22 +227,24 @@ class _Composer:
 
     def mapping(self, path: Path, depth: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        merges: list[tuple[Any, Place]] = []
+        merge: tuple[Any, Place] | None = None
         while type(event := self.next()) is not MappingEndEvent:
             place = _place(event)
             key = self.key(event, path, depth)
             if key == "<<" and event.implicit[0]:
-                merges.append((self.node(self.next(), (*path, "<<"), depth + 1), place))
+                if merge is not None:
+                    self.duplicate("<<", merge[1], place)
+                merge = self.node(self.next(), (*path, "<<"), depth + 1), place
                 continue
             here = (*path, key)
             if key in found:
-                self.duplicate(key, here, place)
+                self.duplicate(key, self.keys[here], place)
                 here = (*path, f"{key} (again)")  # so that the first one keeps its places
             self.keys[here] = place
             value = self.node(self.next(), here, depth + 1)
             found.setdefault(key, value)
-        for value, place in merges:
-            self.merge(found, value, path, place)
+        if merge is not None:
+            self.merge(found, merge[0], path, merge[1])
         return found
 
     def key(self, event: Any, path: Path, depth: int) -> str:
@@ -257,8 +265,8 @@ class _Composer:
             self.anchors[event.anchor] = _Anchor(text, 1, open=False)
         return text
 
-    def duplicate(self, key: str, path: Path, place: Place) -> None:
-        first = Span(self.file, *self.keys[path])
+    def duplicate(self, key: str, earlier: Place, place: Place) -> None:
+        first = Span(self.file, *earlier)
         self.report(
             f"the key {key!r} is written twice; first at {first}", "duplicate-key", place, "Keep one of them."
         )
@@ -302,14 +310,38 @@ def _refused(file: str, message: str, code: str, *, line: int = 1, hint: str = "
     return Reading((), (Diagnostic(message, code, Span(file, line, 1), hint),))
 
 
+def _height(value: Any) -> int:
+    """How many levels of lists and mappings a value has."""
+    if isinstance(value, dict):
+        return 1 + max(map(_height, value.values()), default=0)
+    if isinstance(value, list):
+        return 1 + max(map(_height, value), default=0)
+    return 0
+
+
+def _control_character(error: YAMLError, data: bytes, file: str) -> Diagnostic:
+    text = data.decode("utf-8-sig")
+    match = _CONTROL.search(text)
+    if match is None:
+        return Diagnostic(str(error).splitlines()[0], "yaml-syntax", Span(file))
+    line = text.count("\n", 0, match.start()) + 1
+    column = match.start() - text.rfind("\n", 0, match.start())
+    message = f"the control character U+{ord(match[0]):04X} is not allowed"
+    return Diagnostic(
+        message, "yaml-syntax", Span(file, line, column), "Remove it, or write an escape in quotes."
+    )
+
+
 def _syntax(error: MarkedYAMLError, data: bytes, file: str) -> Diagnostic:
-    mark = error.problem_mark or error.context_mark
-    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-    span = Span(file, line, column)
     lines = data.decode("utf-8-sig").splitlines()
+    mark = error.problem_mark
+    at_end = mark is None or mark.line >= len(lines)
+    if error.context_mark is not None and at_end:
+        mark = error.context_mark  # what is missing at the end of a file was opened here
+    line, column = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
     text = lines[line - 1] if line <= len(lines) else ""
     if "\t" in text[: len(text) - len(text.lstrip())]:
         tab = Span(file, line, text.index("\t") + 1)
         return Diagnostic("a tab in the indentation", "yaml-tab", tab, "YAML is indented with spaces only.")
     context = f" {error.context}" if error.context else ""
-    return Diagnostic(f"{error.problem}{context}", "yaml-syntax", span)
+    return Diagnostic(f"{error.problem}{context}", "yaml-syntax", Span(file, line, column))
