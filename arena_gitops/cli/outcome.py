@@ -11,18 +11,18 @@ from arena_gitops.spec.wire import DeploymentStatus
 
 
 def lines(progressed: Progressed) -> list[str]:
-    """Lines about everything an apply waited for."""
-    told = [line for run in progressed.runs for line in of_run(run)]
+    """Lines about everything an apply waited for; why a run failed is the error's own text."""
+    told = [line for run in progressed.runs for line in of_run(run, why=not run.state.ended)]
     return told + [of_deployment(name, status) for name, status in progressed.deployments]
 
 
-def of_run(run: RunStatus) -> list[str]:
-    """Lines about one run."""
+def of_run(run: RunStatus, *, why: bool = True) -> list[str]:
+    """Lines about one run, with or without its message."""
     reason = f" ({run.reason})" if run.reason else ""
     told = [
         f"experiment/{run.experiment}: {run.state}{reason} at step {run.step}/{run.max_steps}, run {run.run_id}"
     ]
-    if run.message:
+    if why and run.message:
         told.append(f"  {run.message}")
     if run.best is not None:
         told.append(f"  best checkpoint: {run.best.label}, fitness {figures.score(run.best.fitness)}")

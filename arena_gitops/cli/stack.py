@@ -13,7 +13,7 @@ from arena_gitops.errors import PlatformUnreachableError, RepoError
 from arena_gitops.platforms.absent import AbsentPlatform
 from arena_gitops.platforms.http import HttpPlatform
 from arena_gitops.repo.git import find_root
-from arena_gitops.repo.load import load
+from arena_gitops.repo.load import load, load_head
 from arena_gitops.spec.wire import Owner
 from arena_gitops.state import DesiredState
 
@@ -52,10 +52,10 @@ class Stack:
 
 
 def open_stack(session: Session, target: str | None, namespace: str) -> Stack:
-    """The stack of the repository we stand in, on its server."""
-    repository = Repository.read(namespace)
-    platform = connect(repository.choose(target), os.environ, say=session.say)
-    return Stack(repository.desired.owner, platform)
+    """The stack of the repository we stand in, on its server; only `arena.yaml` needs to be valid."""
+    head = load_head(find_root(Path.cwd()), namespace=namespace)
+    choice = choose(target, os.environ, head.targets, head.default_target)
+    return Stack(head.owner, connect(choice, os.environ, say=session.say))
 
 
 def open_server(session: Session, target: str | None) -> HttpPlatform:
@@ -70,10 +70,11 @@ def open_server(session: Session, target: str | None) -> HttpPlatform:
 
 def _choose_anywhere(target: str | None) -> Choice:
     try:
-        find_root(Path.cwd())
-    except RepoError:
+        root = find_root(Path.cwd())
+    except RepoError:  # a server can be used from anywhere
         return choose(target, os.environ, {}, None)
-    return Repository.read("main").choose(target)
+    head = load_head(root)
+    return choose(target, os.environ, head.targets, head.default_target)
 
 
 def _git_dir(root: Path) -> Path | None:
