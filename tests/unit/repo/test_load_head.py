@@ -17,7 +17,9 @@ def repository(root, arena_yaml: str):
 
 
 def test_the_head_is_read_beside_broken_files(tmp_path):
-    root = repository(tmp_path, "name: team\ntargets:\n  prod: {platform: http, url: 'https://a.example.org'}\n")
+    root = repository(
+        tmp_path, "name: team\ntargets:\n  prod: {platform: http, url: 'https://a.example.org'}\n"
+    )
     (root / "datasets").mkdir()
     (root / "datasets" / "broken.yaml").write_text("kind: Datasett\n")
     with pytest.raises(RepoError):
