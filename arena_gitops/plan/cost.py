@@ -41,11 +41,9 @@ def total(changes: Iterable[Change]) -> PlanCost:
 
 
 def tier_of(resource: DesiredResource, tiers: Mapping[str, Tier]) -> Tier | None:
-    """The tier a resource names, or the only one there is when it names none."""
+    """The tier a resource names; the platform's first one when it names none."""
     name = resource.spec.get("tier")
-    if name is None:
-        return next(iter(tiers.values())) if len(tiers) == 1 else None
-    return tiers.get(str(name))
+    return next(iter(tiers.values()), None) if name is None else tiers.get(str(name))
 
 
 def _training(resource: DesiredResource, tiers: Mapping[str, Tier]) -> Cost:
