@@ -41,6 +41,8 @@ Schema = dict[str, Any]
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _REF = "#/$defs/{model}"
 
+_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+
 _SECTION_MODELS: dict[str, tuple[type[Frozen], ...]] = {
     "environment": (TextEnvironment, GymEnvironment, OfflineEnvironment, BanditEnvironment),
     "training": (Training,),
@@ -60,7 +62,7 @@ def schemas() -> dict[str, Schema]:
     found = {name: _described(model.model_json_schema(), [model]) for name, model in documents.items()}
     found["manifest"] = _described(manifest_schema(), _manifest_models())
     found["event"] = _described(JOB_EVENT.json_schema(), models_in(JobEvent))
-    return {name: _named(name, schema) for name, schema in found.items()}
+    return {name: _named(name, _completed(schema)) for name, schema in found.items()}
 
 
 def write(folder: Path) -> list[Path]:
@@ -127,6 +129,21 @@ def _knobs() -> list[type[Knobs]]:
 
 def _manifest_models() -> list[type[BaseModel]]:
     return [*_knobs(), *(model for group in _SECTION_MODELS.values() for model in group)]
+
+
+def _completed(schema: Any) -> Any:
+    """Say what pydantic leaves out: bounds behind a validator, and that a pattern of keys excludes others."""
+    if isinstance(schema, list):
+        return [_completed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    completed = {
+        _BOUNDS.get(key, key) if isinstance(value, int | float) else key: _completed(value)
+        for key, value in schema.items()
+    }
+    if "patternProperties" in completed:
+        completed["additionalProperties"] = False
+    return completed
 
 
 def _named(name: str, schema: Schema) -> Schema:

@@ -66,7 +66,7 @@ def fill(document: Canonical, algorithm: Published) -> None:
     environment.setdefault("env_type", algorithm.env_type)
     if algorithm.objective is not None:
         environment.setdefault("objective", algorithm.objective)
-    if not document.section("mutation"):
+    if sections["mutation"] == {}:
         sections["mutation"] = {"probabilities": {"no_mut": 1.0, "rl_hp_mut": 0.0}}
     training = document.section("training")
     training.setdefault("hpo", not document.versioned)

@@ -1,0 +1,69 @@
+"""The knobs that are acted on, pinned: adding one here is a promise that the loop keeps."""
+
+from __future__ import annotations
+
+import pytest
+
+from arena_gitops.spec.algorithms import ALGORITHMS, knobs_for
+from arena_gitops.spec.algorithms.grpo import GrpoKnobs
+from arena_gitops.spec.algorithms.sft import SftKnobs
+
+ACTED_ON = {
+    "GRPO": {
+        "name",
+        "adv_norm",
+        "batch_size",
+        "beta",
+        "clip_coef",
+        "clip_coef_high",
+        "group_size",
+        "kl_estimator",
+        "lr",
+        "max_grad_norm",
+        "max_output_tokens",
+        "normalization",
+        "temperature",
+        "update_epochs",
+    },
+    "SFT": {"name", "batch_size", "lr", "max_grad_norm", "update_epochs"},
+}
+
+
+def test_every_algorithm_is_pinned_here():
+    assert set(ACTED_ON) == ALGORITHMS
+
+
+@pytest.mark.parametrize("name", ACTED_ON)
+def test_the_knobs_acted_on_are_these(name):
+    assert set(knobs_for(name).acted_on()) == ACTED_ON[name]
+
+
+@pytest.mark.parametrize("name", ACTED_ON)
+def test_mutable_knobs_are_numbers_that_are_acted_on(name):
+    knobs = knobs_for(name)()
+
+    assert set(knobs.MUTABLE) <= ACTED_ON[name]
+    assert all(type(value) in {int, float} for value in knobs.hyperparameters().values())
+
+
+def test_published_defaults_are_kept_where_the_design_does_not_differ():
+    knobs = GrpoKnobs()
+
+    assert (knobs.batch_size, knobs.group_size, knobs.lr, knobs.beta) == (16, 8, 5e-7, 1e-3)
+    assert (knobs.clip_coef, knobs.max_grad_norm, knobs.temperature) == (0.2, 0.1, 0.9)
+    assert (knobs.adv_norm, knobs.kl_estimator) == ("mean_std", "k3_is")
+    assert SftKnobs().lr == 5e-5
+
+
+@pytest.mark.parametrize("value", ["k1", "k4", None])
+def test_k1_as_a_loss_is_refused(value):
+    with pytest.raises(ValueError, match="k3_is"):
+        GrpoKnobs(kl_estimator=value)
+
+
+def test_a_whole_number_stays_one_for_mutation():
+    assert GrpoKnobs(batch_size="6").hyperparameters()["batch_size"] == 6
+
+
+def test_an_algorithm_without_a_room_has_no_knobs():
+    assert knobs_for("DQN") is None
