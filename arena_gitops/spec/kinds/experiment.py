@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, JsonValue, model_validator
+from pydantic import ConfigDict, Field, JsonValue, field_validator, model_validator
 
 from arena_gitops.spec.fields import OVERRIDE_PATTERN, CheckpointText, Duration, RefField, RepoPath
 from arena_gitops.spec.numbers import Bool, Float, Int
@@ -17,8 +17,17 @@ class Base(Frozen):
 
     experiment: RefField
     checkpoint: CheckpointText = "best"
-    merge: Bool = False
-    """fold the adapter into the base model first; needed for another rank or other targets"""
+    merge: Annotated[Bool, Field(json_schema_extra={"const": False})] = False
+    """fold the adapter into the base model first; has no room yet"""
+
+    @field_validator("merge")
+    @classmethod
+    def _no_room(cls, value: bool) -> bool:
+        if value:
+            raise ValueError(
+                "merging has no room yet: keep the base's rank and targets, and leave 'merge' out"
+            )
+        return value
 
 
 class Budget(Frozen):

@@ -129,16 +129,19 @@ class Scored:
 
     def _settings(self, member: Member) -> grpo.GrpoSettings:
         clip = _own(member, "clip_coef")
+        high = self.knobs.clip_coef_high
         return grpo.GrpoSettings(
             lr=_own(member, "lr"),
             beta=_own(member, "beta"),
             clip_low=clip,
-            clip_high=clip,
+            clip_high=clip if high is None else high,
             max_grad_norm=_own(member, "max_grad_norm"),
             update_epochs=int(_own(member, "update_epochs")),
             temperature=_own(member, "temperature"),
             advantage=grpo.Advantage(self.knobs.adv_norm),
             kl=grpo.Kl(self.knobs.kl_estimator),
+            normalisation=grpo.Normalisation(self.knobs.normalization),
+            max_completion_tokens=self.knobs.max_output_tokens or 0,
         )
 
 

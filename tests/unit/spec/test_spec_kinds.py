@@ -206,3 +206,7 @@ def test_a_name_is_lower_case_with_inner_dashes(name):
 @pytest.mark.parametrize("secret", ["judge", "A-B", "sk-live"])
 def test_secrets_are_names_never_values(secret):
     assert "the name of a secret" in messages({**REWARD, "secrets": [secret]})
+
+
+def test_merging_the_base_has_no_room_yet():
+    assert "has no room yet" in messages({**EXPERIMENT, "base": {"experiment": "a", "merge": True}})

@@ -1,0 +1,53 @@
+"""Every knob of a manifest that is said to act reaches the update; a knob that does nothing is a broken promise."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import pytest
+
+from arena_gitops.spec.algorithms.grpo import GrpoKnobs
+from arena_gitops.spec.algorithms.sft import SftKnobs
+from arena_runner.population.member import Member
+from arena_runner.rollouts.imitated import Imitated
+from arena_runner.rollouts.scored import Scored
+
+BY_THE_TASK = {"name", "batch_size", "group_size"}
+"""How much is asked for, not how it is learned; the loop's own tests cover them."""
+ANOTHER = {
+    "adv_norm": "mean_only",
+    "beta": 0.5,
+    "clip_coef": 0.3,
+    "clip_coef_high": 0.4,
+    "kl_estimator": "k2",
+    "lr": 0.5,
+    "max_grad_norm": 7.0,
+    "max_output_tokens": 9,
+    "normalization": "token",
+    "temperature": 0.5,
+    "update_epochs": 3,
+}
+
+
+def grpo_settings(knobs):
+    task = Scored(None, None, None, (), knobs, 64, 0)
+    return asdict(task._settings(Member(0, knobs.hyperparameters())))
+
+
+def sft_settings(knobs):
+    return asdict(Imitated(None, (), knobs, 0.0, 0)._settings(Member(0, knobs.hyperparameters())))
+
+
+@pytest.mark.parametrize("name", sorted(set(GrpoKnobs.acted_on()) - BY_THE_TASK))
+def test_a_knob_of_grpo_changes_the_update(name):
+    assert grpo_settings(GrpoKnobs(**{name: ANOTHER[name]})) != grpo_settings(GrpoKnobs())
+
+
+@pytest.mark.parametrize("name", sorted(set(SftKnobs.acted_on()) - BY_THE_TASK))
+def test_a_knob_of_sft_changes_the_update(name):
+    assert sft_settings(SftKnobs(**{name: ANOTHER[name]})) != sft_settings(SftKnobs())
+
+
+def test_the_upper_clip_follows_the_lower_unless_it_is_written():
+    assert grpo_settings(GrpoKnobs(clip_coef=0.3))["clip_high"] == 0.3
+    assert grpo_settings(GrpoKnobs(clip_coef=0.3, clip_coef_high=0.4))["clip_high"] == 0.4
