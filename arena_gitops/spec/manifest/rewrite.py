@@ -27,6 +27,8 @@ def override(document: Canonical, overrides: Mapping[str, Any]) -> None:
     for key, value in overrides.items():
         path = canonical_path(key)
         here: Any = document.sections
+        if path[0] not in document.sections:
+            document.overrides[path[:1]] = key
         for part in path[:-1]:
             here = here.setdefault(part, {}) if isinstance(here, dict) else None
             if here is None:

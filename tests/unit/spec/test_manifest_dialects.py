@@ -193,6 +193,10 @@ def test_a_wrong_override_is_reported_as_the_override(grpo):
     assert {problem.override for problem in found.values()} == {"training.max_stepz", "algorithm.lr", "lr"}
 
 
+def test_an_override_of_an_unknown_section_is_reported_as_the_override(grpo):
+    assert problems(grpo, overrides={"trainig.max_steps": 3})[("trainig",)].override == "trainig.max_steps"
+
+
 def test_problems_are_placed_where_the_author_wrote_the_value(manifest_of):
     raw = manifest_of("second_dialect")
     raw["selection_strategy"]["tournament_size"] = 0
