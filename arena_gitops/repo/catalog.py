@@ -90,6 +90,6 @@ def _diagnostic(
     known_key = problem.code in {"unknown-key", "written-twice"}
     span = document.key_span(path) if known_key else document.span(path)
     hint = problem.hint
-    if not hint and problem.message.startswith("expected text, got") and path in document.texts:
-        hint = f'YAML reads {document.texts[path]} as no text; quote it: "{document.texts[path]}".'
+    if problem.message.startswith("expected text, got") and path in document.texts:
+        hint = f'YAML does not read {document.texts[path]} as text; quote it: "{document.texts[path]}".'
     return Diagnostic(problem.message, problem.code, span, hint, severity)

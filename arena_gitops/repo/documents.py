@@ -71,9 +71,13 @@ def open_plain(catalog: Catalog, path: str) -> Document | None:
 
 
 def report_orphans(catalog: Catalog) -> None:
-    """Report each document without `kind` that nothing refers to."""
+    """Report each document without `kind` that nothing refers to.
+
+    Where some file could not be understood it may be the one that refers to a manifest, so manifests are let be.
+    """
+    unsure = bool(catalog.unreadable or catalog.broken)
     for path, document in sorted(catalog.plain.items()):
-        if path in catalog.referred:
+        if path in catalog.referred or (unsure and "algorithm" in _keys(document)):
             continue
         place, hint = _no_kind(document)
         catalog.problems.append(Diagnostic("no kind and nothing refers to it", "no-kind", place, hint))

@@ -44,13 +44,27 @@ def resolve(catalog: Catalog) -> dict[Address, DesiredResource]:
     for kind in ("project", "dataset", "environment", "reward"):
         for entry in catalog.of(kind):
             resolver.resolve(entry)
+    composed = {entry.address: _composed(catalog, entry) for entry in catalog.of("experiment")}
     for entry in references.in_order(catalog):
-        if entry.address not in bad:
-            resolver.experiment(entry)
+        found = composed[entry.address]
+        if found is not None and entry.address not in bad:
+            resolver.experiment(entry, *found)
     for entry in catalog.of("deployment"):
         if entry.address not in bad:
             resolver.resolve(entry)
     return resolver.built
+
+
+def _composed(catalog: Catalog, entry: Entry) -> tuple[Experiment, Effective, Composition] | None:
+    """An experiment's manifest and what it trains on; also of one with a bad reference, for its problems."""
+    resource = entry.resource
+    if not isinstance(resource, Experiment):
+        raise TypeError(f"{entry.address} is no Experiment")
+    effective = manifests.effective(catalog, entry, resource)
+    if effective is None:
+        return None
+    composition = compose.compose(catalog, entry, resource, effective)
+    return (resource, effective, composition) if composition is not None else None
 
 
 @dataclass(slots=True)
@@ -81,16 +95,9 @@ class _Resolver:
         spec = {**_envelope(entry.resource), **found.value.model_dump(mode="json")}
         self.add(entry, spec, _spans(entry, renamed), paths=found.paths, blobs=found.blobs)
 
-    def experiment(self, entry: Entry) -> None:
-        resource = entry.resource
-        if not isinstance(resource, Experiment):
-            return
-        effective = manifests.effective(self.catalog, entry, resource)
-        if effective is None:
-            return
-        composition = compose.compose(self.catalog, entry, resource, effective)
-        if composition is None:
-            return
+    def experiment(
+        self, entry: Entry, resource: Experiment, effective: Effective, composition: Composition
+    ) -> None:
         made = _ExperimentBuilder(self, entry, resource, effective, composition).build()
         if made is not None:
             self.built[entry.address] = made
