@@ -133,11 +133,15 @@ class Lab:
     def ports(self, **settings):
         return Recorder(**settings)
 
-    def run(self, job, name="run", resume=None, **ports):
-        """Train; the events and how it ended."""
+    def run(self, job, name="run", resume=None, *, fails=False, **ports):
+        """Train; the events and how it ended, which must be well unless the test says otherwise."""
         recorder = Recorder(**ports)
-        recorder.finished = train(job, self.materials(name, resume), recorder)
+        recorder.finished = self.train(job, name, recorder, resume)
+        assert (recorder.finished.state == "failed") is fails, recorder.finished.message
         return recorder
+
+    def train(self, job, name, ports, resume=None):
+        return train(job, self.materials(name, resume), ports)
 
 
 def make_lab(folder, model):

@@ -209,7 +209,7 @@ def test_a_population_of_one_does_not_evolve(lab):
 
 def test_a_reward_without_signal_ends_the_run_and_shows_completions(lab):
     lab.reward("def reward(question, answer, completion):\n    return 0.5\n")
-    ended = lab.run(lab.job("GRPO", training={"max_steps": 1000}))
+    ended = lab.run(lab.job("GRPO", training={"max_steps": 1000}), fails=True)
 
     assert (ended.finished.state, ended.finished.reason) == ("failed", "user_code")
     assert ended.finished.message.startswith("no signal")
@@ -228,7 +228,7 @@ def test_a_batch_without_signal_leaves_the_weights_alone_but_counts(lab):
 
 def test_a_reward_that_raises_names_its_own_line(lab):
     lab.reward("def reward(question, answer, completion):\n    return 1 / 0\n")
-    ended = lab.run(lab.job("GRPO"))
+    ended = lab.run(lab.job("GRPO"), fails=True)
 
     assert (ended.finished.state, ended.finished.reason) == ("failed", "user_code")
     assert "reward.py:2" in ended.finished.message
