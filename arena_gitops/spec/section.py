@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, TypeVar
 
 from pydantic import ConfigDict, SerializerFunctionWrapHandler, model_serializer
@@ -49,27 +50,32 @@ class Section(Frozen):
     @model_serializer(mode="wrap")
     def _without_unwritten(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         dumped: dict[str, Any] = handler(self)
-        return {key: value for key, value in dumped.items() if value is not None or key in self.acted_on()}
+        marks = _marks(type(self))
+        return {key: value for key, value in dumped.items() if value is not None or key not in marks}
 
     @classmethod
     def acted_on(cls) -> tuple[str, ...]:
         """Names of the fields that have an effect, in order of declaration."""
-        marks = (NotActedOn, Only)
-        return tuple(
-            name
-            for name, field in cls.model_fields.items()
-            if not any(isinstance(mark, marks) for mark in field.metadata)
-        )
+        return tuple(name for name in cls.model_fields if name not in _marks(cls))
 
     def marked(self) -> Iterator[tuple[tuple[str, ...], Any, NotActedOn | Only]]:
         """Every written field that carries a mark, nested sections included: (path, value, mark)."""
-        for name, field in type(self).model_fields.items():
+        marks = _marks(type(self))
+        for name in type(self).model_fields:
             value = getattr(self, name)
-            if value is None:
-                continue
-            marks = [mark for mark in field.metadata if isinstance(mark, NotActedOn | Only)]
-            for mark in marks:
-                yield (name,), value, mark
-            if not marks and isinstance(value, Section):
+            if value is not None and name in marks:
+                yield (name,), value, marks[name]
+            elif isinstance(value, Section):
                 for path, inner, mark in value.marked():
                     yield (name, *path), inner, mark
+
+
+@cache
+def _marks(section: type[Section]) -> dict[str, NotActedOn | Only]:
+    """Field name → its mark."""
+    return {
+        name: mark
+        for name, field in section.model_fields.items()
+        for mark in field.metadata
+        if isinstance(mark, NotActedOn | Only)
+    }
