@@ -1,0 +1,200 @@
+"""Laws that hold for every stack, not for examples."""
+
+import random
+from contextlib import suppress
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stacks import REWARD, ROWS, Stack
+
+from arena_gitops.app import Consent, World, apply, plan
+from arena_gitops.errors import PartialApplyError, PlatformUnreachableError
+from arena_gitops.plan.diff import diff, patch
+from arena_gitops.plan.model import Plan
+from arena_gitops.plan.upstream import settle
+from arena_gitops.platforms.memory import MemoryPlatform
+from arena_gitops.platforms.scripted import RunScript
+
+FEW = settings(max_examples=40, deadline=None)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.text("ab", max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.text("xyz", min_size=1, max_size=2), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+EXPERIMENTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "description": st.sampled_from(["", "words"]),
+        "owner": st.sampled_from([None, "rl"]),
+        "labels": st.sampled_from([{}, {"team": "rl"}, {"a.b": "c"}]),
+        "tier": st.sampled_from([None, "medium", "large"]),
+        "budget": st.sampled_from([{}, {"max_runtime_s": 60.0}, {"max_runtime_s": 90.0, "max_credits": 2}]),
+        "on_upstream_change": st.sampled_from([{}, {"dataset": "new_version"}, {"dataset": "ignore"}]),
+        "set": st.fixed_dictionaries(
+            {},
+            optional={
+                "training.max_steps": st.sampled_from([100, 1000, 2000]),
+                "training.pop_size": st.sampled_from([1, 3]),
+                "algorithm.lr": st.sampled_from([1e-5, 3e-5]),
+            },
+        ),
+    },
+)
+
+
+@st.composite
+def stacks(draw):
+    rows = draw(st.sampled_from([ROWS, ROWS + "a,b\n"]))
+    source = draw(st.sampled_from([REWARD, REWARD + "\n"]))
+    stack = Stack().dataset(rows=rows).reward(source=source)
+    for name in draw(st.lists(st.sampled_from(["one", "two", "three"]), unique=True, max_size=3)):
+        base = draw(st.sampled_from([None, *(a.name for a in stack.resources if a.kind == "experiment")]))
+        stack.experiment(name, base=base, **draw(EXPERIMENTS))
+        if draw(st.booleans()):
+            stack.deployment(
+                name, experiment=name, checkpoint=draw(st.sampled_from(["best", "step_10", "@champion"]))
+            )
+    return stack
+
+
+SCRIPTS = st.sampled_from(
+    [
+        RunScript.completes(),
+        RunScript.stays_queued(),
+        RunScript.stays_running(step=50),
+        RunScript.fails(step=50, checkpoint=True),
+    ]
+)
+ALLOW = frozenset({"interrupt"})
+
+
+def applied(world, stack):
+    planned = plan(world, stack.state(), target="local", allow=ALLOW)
+    apply(world, planned, stack.state(), Consent.APPROVED)
+    return planned
+
+
+@given(JSON, JSON)
+@settings(max_examples=200, deadline=None)
+def test_patching_by_the_difference_gives_the_other_value(old, new):
+    assert patch(old, diff(old, new)) == new
+    assert diff(new, patch(old, diff(old, new))) == ()
+
+
+@given(stacks(), stacks(), SCRIPTS)
+@FEW
+def test_the_plan_of_an_applied_state_is_empty(first, second, script):
+    world = World(MemoryPlatform(runs=script))
+    for stack in (first, second):
+        applied(world, stack)
+        assert not plan(world, stack.state(), target="local").has_changes
+
+
+@given(stacks(), stacks(), SCRIPTS)
+@FEW
+def test_apply_makes_the_platform_what_was_desired(first, second, script):
+    world = World(MemoryPlatform(runs=script))
+    applied(world, first)
+    before = world.platform.observe(second.owner)
+    settled = settle(second.state(), before).desired.resources
+    applied(world, second)
+    after = world.platform.observe(second.owner).resources
+    assert set(after) == set(second.resources)
+    for address, document in after.items():
+        if satisfied(document, second.resources[address].spec):
+            continue
+        assert document.spec == settled[address].spec
+        assert address.kind == "deployment" or document.fingerprint == settled[address].fingerprint
+
+
+def satisfied(document, wanted):
+    """A lowered max_steps takes nothing back and is not written by itself."""
+    if document.kind != "experiment":
+        return False
+    steps = "manifest", "training", "max_steps"
+    return at(document.spec, steps) > at(wanted, steps)
+
+
+def at(tree, path):
+    for key in path:
+        tree = tree[key]
+    return tree
+
+
+@given(stacks(), stacks())
+@FEW
+def test_a_plan_survives_the_round_trip_byte_for_byte(first, second):
+    world = World(MemoryPlatform())
+    applied(world, first)
+    planned = plan(world, second.state(), target="local")
+    assert Plan.from_json(planned.to_json()).to_json() == planned.to_json()
+
+
+@given(stacks(), stacks(), st.randoms(use_true_random=False))
+@FEW
+def test_the_order_of_files_and_keys_does_not_matter(first, second, chance):
+    world = World(MemoryPlatform())
+    applied(world, first)
+    straight = plan(world, second.state(), target="local")
+    shuffled = plan(world, replace(second, resources=mixed(second.resources, chance)).state(), target="local")
+    assert shuffled.to_json() == straight.to_json()
+
+
+def mixed(resources, chance: random.Random):
+    items = list(resources.items())
+    chance.shuffle(items)
+    return {
+        address: replace(
+            r,
+            spec=shuffled_keys(r.spec, chance),
+            depends_on=tuple(chance.sample(r.depends_on, len(r.depends_on))),
+        )
+        for address, r in items
+    }
+
+
+def shuffled_keys(value, chance: random.Random):
+    if not isinstance(value, dict):
+        return value
+    items = [(key, shuffled_keys(inner, chance)) for key, inner in value.items()]
+    chance.shuffle(items)
+    return dict(items)
+
+
+class Crashing(MemoryPlatform):
+    """Dies at the k-th write: before it, or after it without an answer."""
+
+    left = 10**9
+    after = False
+
+    def put(self, address, body, *, etag, idempotency_key):
+        self.left -= 1
+        if self.left == 0 and not self.after:
+            raise PlatformUnreachableError("crashed")
+        document = super().put(address, body, etag=etag, idempotency_key=idempotency_key)
+        if self.left == 0:
+            raise PlatformUnreachableError("crashed")
+        return document
+
+
+@given(stacks(), st.integers(1, 8), st.booleans())
+@FEW
+def test_a_crash_at_any_step_and_the_same_command_again_is_one_apply(stack, step, after):
+    world = World(Crashing())
+    world.platform.left, world.platform.after = step, after
+    with suppress(PlatformUnreachableError, PartialApplyError):
+        applied(world, stack)
+    applied(world, stack)
+    whole = World(MemoryPlatform())
+    applied(whole, stack)
+    ours, theirs = (w.platform.observe(stack.owner).resources for w in (world, whole))
+    assert {a: (d.spec, d.version) for a, d in ours.items()} == {
+        a: (d.spec, d.version) for a, d in theirs.items()
+    }
+    fingerprints = [run.status.fingerprint for run in world.platform._ledger.runs.values()]
+    assert len(fingerprints) == len(set(fingerprints))
