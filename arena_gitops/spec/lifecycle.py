@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 Path = tuple[str, ...]
@@ -104,6 +105,7 @@ def meta_part(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     return _part(kind, spec, FieldClass.METADATA)
 
 
+@lru_cache(maxsize=1 << 14)
 def _class_of(kind: str, path: Path) -> FieldClass:
     for pattern, found in (*_EVERY_KIND, *_BY_KIND[kind]):
         row = tuple(pattern.split("."))
