@@ -10,7 +10,7 @@ import pytest
 
 from arena_gitops.spec.job import ResumeState
 from arena_runner import checkpoint
-from arena_runner.ports import InterruptedRunError, Stop
+from arena_runner.ports import InterruptedRunError
 
 ITERATIONS = 7
 EVOLVING = {

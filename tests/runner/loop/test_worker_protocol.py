@@ -1,0 +1,335 @@
+"""The worker against a server in memory: claim, files down, events up in order, stop, fence, lost server."""
+
+import hashlib
+import os
+import signal
+import threading
+import time
+from dataclasses import dataclass, field
+
+import httpx
+import pytest
+
+from arena_gitops.errors import ArenaError, PlatformUnreachableError
+from arena_gitops.spec.job import JobSpec, Log, ResumeState, ResumeStateSaved
+from arena_gitops.spec.wire import Claim, ClaimRequest, EventBatch, EventReceipt
+from arena_runner import worker
+from arena_runner.journal import Journal
+from arena_runner.ports import Stop
+from arena_runner.server_link import FencedError, RefusedError, ServerLink, UnreachableError
+from arena_runner.worker import Post, bring, work
+
+
+def digest_of(data):
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+@dataclass
+class MemoryServer:
+    """What a worker sees of a server; `away` and `fenced` break it on purpose."""
+
+    job: JobSpec | None = None
+    blobs: dict = field(default_factory=dict)
+    events: list = field(default_factory=list)
+    heartbeats: int = 0
+    directive: str = "continue"
+    away: bool = False
+    fenced: bool = False
+    puts: list = field(default_factory=list)
+    stop_after: int | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, request):
+        with self.lock:
+            if self.away:
+                raise httpx.ConnectError("no route")
+            if request.headers["authorization"] != "Bearer secret":
+                return httpx.Response(401, text="who are you")
+            if "/blobs/" in request.url.path:
+                return self.blob(request, request.url.path.rpartition("/")[2])
+            if request.url.path.endswith("/claim"):
+                return self.claim(ClaimRequest.model_validate_json(request.content))
+            return self.report(EventBatch.model_validate_json(request.content))
+
+    def blob(self, request, digest):
+        if request.method == "PUT":
+            data = request.read()
+            if digest_of(data) != digest:
+                return httpx.Response(422, text="other bytes")
+            self.blobs[digest] = data
+            self.puts.append(digest)
+            return httpx.Response(201)
+        if digest not in self.blobs:
+            return httpx.Response(404)
+        return httpx.Response(200, content=b"" if request.method == "HEAD" else self.blobs[digest])
+
+    def claim(self, wanted):
+        if self.job is None or wanted.run_id not in {None, self.job.run_id}:
+            return httpx.Response(204)
+        claim = Claim(job=self.job, fence=3, heartbeat_s=0.05)
+        self.job = None
+        return httpx.Response(200, text=claim.model_dump_json())
+
+    def report(self, batch):
+        assert batch.fence == 3
+        if self.fenced:
+            return httpx.Response(409, text="fenced")
+        self.heartbeats += not batch.events
+        for event in batch.events:
+            last = self.events[-1].seq if self.events else 0
+            if event.seq == last + 1:
+                self.check_files(event)
+                self.events.append(event)
+        if (
+            self.stop_after is not None
+            and sum(e.type == "resume_state" for e in self.events) >= self.stop_after
+        ):
+            self.directive = "stop"
+        last = self.events[-1].seq if self.events else 0
+        return httpx.Response(
+            200, text=EventReceipt(accepted_seq=last, directive=self.directive).model_dump_json()
+        )
+
+    def check_files(self, event):
+        named = (
+            event.checkpoint.files
+            if event.type == "checkpoint"
+            else event.state.files
+            if event.type == "resume_state"
+            else {}
+        )
+        assert set(named.values()) <= set(self.blobs), f"event {event.seq} came before its files"
+
+    def link(self, token="secret"):
+        return ServerLink("http://server", token, transport=httpx.MockTransport(self))
+
+    def keep(self, data):
+        self.blobs[digest_of(data)] = data
+        return digest_of(data)
+
+
+@pytest.fixture
+def server():
+    return MemoryServer()
+
+
+@pytest.fixture
+def post(tmp_path):
+    return Post(tmp_path / "work", None, "local", "w-1")
+
+
+def served_job(lab, server, **training):
+    """A job whose inputs are blobs of the server."""
+    job = lab.job("GRPO", training={"max_steps": 32} | training)
+    rows = server.keep((lab.folder / "rows.jsonl").read_bytes())
+    reward = server.keep((lab.folder / "reward" / "reward.py").read_bytes())
+    dataset = job.inputs.dataset.model_copy(update={"digest": rows})
+    scoring = job.inputs.reward.model_copy(
+        update={"files": {"rewards/reward.py": reward}, "entry": "rewards/reward.py"}
+    )
+    return job.model_copy(
+        update={"inputs": job.inputs.model_copy(update={"dataset": dataset, "reward": scoring})}
+    )
+
+
+def test_a_job_is_trained_and_reported_to_its_end(lab, server, post):
+    server.job = served_job(lab, server)
+
+    assert work(server.link(), post, "r1") == 0
+
+    assert [e.seq for e in server.events] == list(range(1, len(server.events) + 1))
+    assert (server.events[0].type, server.events[-1].type) == ("started", "finished")
+    assert server.events[-1].state == "completed"
+    assert sum(e.type == "resume_state" for e in server.events) >= 1
+
+
+def test_every_event_was_written_down_before_it_was_sent(lab, server, post):
+    server.job = served_job(lab, server)
+    work(server.link(), post, "r1")
+
+    lines = (post.workdir / "r1" / "events-0.ndjson").read_text().splitlines()
+    assert len(lines) == len(server.events)
+
+
+def test_no_file_is_sent_twice(lab, server, post):
+    server.job = served_job(lab, server)
+    work(server.link(), post, "r1")
+
+    assert len(server.puts) == len(set(server.puts))
+
+
+def test_a_stop_ends_the_run_at_the_end_of_an_iteration(lab, server, post):
+    server.job, server.stop_after = served_job(lab, server, max_steps=100_000), 2
+
+    assert work(server.link(), post, "r1") == 0
+
+    assert server.events[-1].state == "stopped"
+    assert server.events[-2].type == "resume_state"
+
+
+def test_a_stopped_run_is_resumed_by_another_worker_from_blobs_alone(lab, server, post, tmp_path):
+    job = server.job = served_job(lab, server, max_steps=64)
+    server.stop_after = 2
+    work(server.link(), post, "r1")
+    state = [e.state for e in server.events if e.type == "resume_state"][-1]
+    server.events.clear()
+    server.directive, server.stop_after = "continue", None
+    server.job = job.model_copy(update={"segment": 1, "resume": state})
+
+    assert work(server.link(), Post(tmp_path / "elsewhere", None, "local", "w-2"), "r1") == 0
+
+    assert server.events[0].resumed_at_iteration == state.iteration
+    assert min(e.iteration for e in server.events if e.type == "progress") == state.iteration + 1
+    assert server.events[-1].state == "completed"
+
+
+def test_a_reward_that_raises_ends_the_run_as_the_users_fault(lab, server, post):
+    lab.reward("def reward(question, answer, completion):\n    raise ValueError('no unit')\n")
+    server.job = served_job(lab, server)
+
+    assert work(server.link(), post, "r1") == 0
+
+    assert (server.events[-1].state, server.events[-1].reason) == ("failed", "user_code")
+    assert "rewards/reward.py:2" in server.events[-1].message
+
+
+def test_a_fenced_worker_leaves_quietly(lab, server, post):
+    server.job, server.fenced = served_job(lab, server, max_steps=100_000), True
+
+    assert work(server.link(), post, "r1") == 0
+    assert server.events == []
+
+
+def test_sigterm_leaves_at_the_end_of_an_iteration_with_its_own_code(lab, server, post):
+    server.job = served_job(lab, server, max_steps=100_000)
+    terminator = threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGTERM))
+    terminator.start()
+
+    assert work(server.link(), post, "r1") == worker.TERMINATED
+    assert "finished" not in {e.type for e in server.events}
+
+
+def test_a_fault_of_the_worker_itself_is_not_reported_as_an_end(lab, server, post):
+    job = served_job(lab, server)
+    server.job = job.model_copy(
+        update={"resume": ResumeState(iteration=1, files={"standing.json": server.keep(b"{")})}
+    )
+
+    with pytest.raises(Exception, match="JSON"):
+        work(server.link(), post, "r1")
+    assert "finished" not in {e.type for e in server.events}
+
+
+def test_nothing_to_do_is_no_error(server, post):
+    assert work(server.link(), post, "r9") == 0
+
+
+def test_a_job_cannot_name_files_outside_its_folder(lab, server, post):
+    job = served_job(lab, server)
+    reward = job.inputs.reward.model_copy(update={"files": {"../evil.py": server.keep(b"x")}})
+    job = job.model_copy(update={"inputs": job.inputs.model_copy(update={"reward": reward})})
+
+    with pytest.raises(ArenaError, match="outside its folder"):
+        bring(job, server.link(), post.workdir, None)
+
+
+def test_events_wait_for_a_server_that_is_away(server, tmp_path):
+    server.job, server.away = None, False
+    link = claimed(server)
+    server.away = True
+    with Journal(tmp_path / "e.ndjson", link, fence=3, heartbeat_s=5) as journal:
+        for i in range(3):
+            journal.emit(Log(level="info", message=str(i)))
+        assert not journal.drain(0.3)
+        server.away = False
+        assert journal.drain(10)
+
+    assert [(e.seq, e.message) for e in server.events] == [(1, "0"), (2, "1"), (3, "2")]
+
+
+def claimed(server):
+    link = server.link()
+    link._job = "/api/v1/workers/jobs/r1/0/events"
+    return link
+
+
+def test_of_waiting_resume_states_only_the_newest_is_uploaded(server, tmp_path):
+    link = claimed(server)
+    server.away = True
+    with Journal(tmp_path / "e.ndjson", link, fence=3, heartbeat_s=5) as journal:
+        for i in range(3):
+            path = tmp_path / f"state{i}"
+            path.write_bytes(b"%d" % i)
+            digest = digest_of(path.read_bytes())
+            journal.emit(
+                ResumeStateSaved(state=ResumeState(iteration=i, files={"f": digest})), {digest: path}
+            )
+        (tmp_path / "state0").unlink()
+        server.away = False
+        assert journal.drain(10)
+
+    assert [e.type for e in server.events] == ["log", "log", "resume_state"]
+    assert server.puts == [digest_of(b"2")]
+
+
+def test_heartbeats_are_sent_while_nothing_happens(server, tmp_path):
+    with Journal(tmp_path / "e.ndjson", claimed(server), fence=3, heartbeat_s=0.02):
+        time.sleep(0.3)
+
+    assert server.heartbeats >= 3
+
+
+def test_a_refusal_that_is_no_fence_ends_the_process(server, tmp_path):
+    link = ServerLink("http://server", "wrong", transport=httpx.MockTransport(server))
+    link._job = "/x"
+    with Journal(tmp_path / "e.ndjson", link, fence=3, heartbeat_s=5) as journal:
+        journal.emit(Log(level="info", message="x"))
+        journal.drain(5)
+
+        with pytest.raises(RefusedError, match="401"):
+            journal.stop()
+
+
+def test_the_first_reason_to_stop_stands(server, tmp_path):
+    with Journal(tmp_path / "e.ndjson", claimed(server), fence=3, heartbeat_s=5) as journal:
+        journal.ask_to_stop(Stop.INTERRUPTED)
+        journal.ask_to_stop(Stop.ASKED)
+
+        assert journal.stop() is Stop.INTERRUPTED
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (409, FencedError),
+        (412, FencedError),
+        (503, UnreachableError),
+        (429, UnreachableError),
+        (422, RefusedError),
+    ],
+)
+def test_refusals_are_three_outcomes(status, error):
+    link = ServerLink(
+        "http://s", "t", transport=httpx.MockTransport(lambda _: httpx.Response(status, text="why"))
+    )
+
+    with pytest.raises(error, match="why"):
+        link.claim(ClaimRequest(worker_id="w", tier="local"))
+
+
+def test_a_download_that_is_not_what_it_says_is_refused(tmp_path):
+    link = ServerLink(
+        "http://s", "t", transport=httpx.MockTransport(lambda _: httpx.Response(200, content=b"other"))
+    )
+
+    with pytest.raises(RefusedError, match="arrived as"):
+        link.get(digest_of(b"this"), tmp_path / "file")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_that_never_answers_a_claim_is_an_error(server, post, monkeypatch):
+    server.away = True
+    monkeypatch.setattr(worker, "CLAIM_S", 0.1)
+
+    with pytest.raises(PlatformUnreachableError, match="no route"):
+        work(server.link(), post, "r1")
