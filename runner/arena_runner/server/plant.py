@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from arena_runner.server import life
+from arena_runner.server.controllers.deployments import DeploymentsController
 from arena_runner.server.controllers.runs import RunsController
 from arena_runner.server.executors.local import LocalExecutor
 from arena_runner.server.mlflow_process import MlflowController
@@ -20,12 +21,13 @@ class Plant:
     def __init__(self, world: World, mlflow_uri: str | None) -> None:
         self._world = world
         self._runs = RunsController(world, LocalExecutor(world))
+        self._deployments = DeploymentsController(world)
         self._mlflow = MlflowController(world, mlflow_uri)
         self._tracker = Tracker(world)
 
     def start(self) -> None:
         """Begin to act."""
-        for controller in (self._mlflow, self._runs, self._tracker):
+        for controller in (self._mlflow, self._runs, self._deployments, self._tracker):
             controller.start()
 
     def drain(self) -> None:
@@ -38,6 +40,8 @@ class Plant:
 
     def close(self) -> None:
         """Write down what has happened, then stop what is left."""
+        self._deployments.stop()
+        self._deployments.close()
         self._tracker.stop()
         if self._world.links.mlflow_ready.is_set():
             self._tracker.look()  # once more: the last events came while the workers stopped

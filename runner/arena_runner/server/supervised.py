@@ -69,7 +69,8 @@ class Supervised:
     def __init__(self, home: Home, program: Program, clock: Callable[[], float] = time.monotonic) -> None:
         self._home, self._program, self._clock = home, program, clock
         self._record = home.processes / f"{program.name}.json"
-        self._failures = 0
+        self.failures = 0
+        """starts since it last answered"""
         self._ready = False
         self._since = self._well = clock()
         self.endpoint = self._recall()
@@ -81,8 +82,8 @@ class Supervised:
 
     @property
     def last_words(self) -> str:
-        """The end of its log, for messages."""
-        return processes.tail(self.log, lines=3)
+        """The last line of its log, for messages."""
+        return processes.tail(self.log, lines=1)
 
     def look(self) -> Endpoint | None:
         """The endpoint if it answers; otherwise the next step towards that, and None."""
@@ -91,7 +92,7 @@ class Supervised:
             self._start_when_due(now)
             return None
         if self._answers(self.endpoint):
-            self._ready, self._well, self._failures = True, now, 0
+            self._ready, self._well, self.failures = True, now, 0
             return self.endpoint
         if now - max(self._since, self._well) > (UNHEALTHY_S if self._ready else START_S):
             log.warning("%s (pid %d) does not answer; killing it", self._program.name, self.endpoint.pid)
@@ -112,7 +113,7 @@ class Supervised:
     def _start_when_due(self, now: float) -> None:
         if self.endpoint is not None:
             log.warning("%s (pid %d) has ended: %s", self._program.name, self.endpoint.pid, self.last_words)
-        if self._failures and now - self._since < PAUSES_S[min(self._failures, len(PAUSES_S) - 1)]:
+        if self.failures and now - self._since < PAUSES_S[min(self.failures, len(PAUSES_S) - 1)]:
             return
         port = _free_port(self.endpoint.port if self.endpoint else self._last_port())
         token = os.urandom(24).hex()
@@ -123,7 +124,7 @@ class Supervised:
             log=self.log,
         )
         self.endpoint = Endpoint(identity.pid, identity.started, port, token)
-        self._failures += 1
+        self.failures += 1
         self._since, self._ready = now, False
         _write_private(self._record, json.dumps(asdict(self.endpoint)))
         _write_private(self._port_file, str(port))

@@ -1,7 +1,5 @@
 """Events into a real MLflow: every step once, members as child runs, checkpoints as registered versions."""
 
-import time
-
 import pytest
 
 pytestmark = pytest.mark.timeout(110)

@@ -227,6 +227,7 @@ class RevisionRow(Base):
     """`loading`, `serving`, `superseded`, `failed`"""
     message: Mapped[str]
     created: Mapped[float]
+    updated: Mapped[float]
 
     @property
     def checkpoint(self) -> str:

@@ -1,0 +1,151 @@
+"""The model servers of this machine: one process per base model, and what the deployments controller says to them.
+
+Speaks `arena_runner.serving.protocol`. A refusal of the model server is a `RolloutError`; no answer is None or
+False, to be asked again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from arena_gitops.errors import ArenaError
+from arena_gitops.spec.job import ModelRef
+from arena_runner.server.executors.local import RUNNER
+from arena_runner.server.supervised import Program, Supervised
+from arena_runner.server.world import ModelServer, World
+
+TOKEN = "ARENA_MODEL_SERVER_TOKEN"  # noqa: S105 - a variable's name
+GIVE_UP_AFTER = 3
+"""Starts in a row after which a model server is said to be broken."""
+
+
+class RolloutError(ArenaError):
+    """This revision cannot serve; the message says why."""
+
+
+class Fleet:
+    """Every model server that is wanted, by base model id."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._processes: dict[str, Supervised] = {}
+
+    def keep(self, wanted: Mapping[str, ModelRef]) -> None:
+        """Start what is wanted, stop what is not, and tell the routes which of them answer."""
+        answering = self._world.links.model_servers
+        for model in [known for known in self._processes if known not in wanted]:
+            answering.pop(model, None)
+            self._processes.pop(model).stop(grace_s=10.0)
+        self._bury_leftovers(wanted)
+        for model, ref in wanted.items():
+            process = self._processes.setdefault(model, Supervised(self._world.home, self._program(ref)))
+            endpoint = process.look()
+            if endpoint is None:
+                answering.pop(model, None)
+            else:
+                answering[model] = ModelServer(endpoint.url, endpoint.token)
+
+    def _bury_leftovers(self, wanted: Mapping[str, ModelRef]) -> None:
+        """Stop what a predecessor that was killed has left behind and nobody wants any more."""
+        known = {_name(model) for model in (*wanted, *self._processes)}
+        for record in self._world.home.processes.glob("model-*.json"):
+            if record.stem not in known:
+                left = Program(record.stem, lambda _port, _token: (), lambda _token: {}, "/healthz")
+                Supervised(self._world.home, left).stop(grace_s=10.0)
+                record.unlink(missing_ok=True)
+
+    def line(self, model: str) -> AdapterLine | None:
+        """A line to the model server of this base model; None while it does not answer."""
+        server = self._world.links.model_servers.get(model)
+        return AdapterLine(server) if server else None
+
+    def broken(self, model: str) -> str | None:
+        """Why its model server does not come up, once it has failed often enough."""
+        process = self._processes.get(model)
+        if process is None or process.failures <= GIVE_UP_AFTER:
+            return None
+        return process.last_words or "it prints nothing"
+
+    def close(self) -> None:
+        """Stop all."""
+        self.keep({})
+
+    def _program(self, ref: ModelRef) -> Program:
+        world = self._world
+        start = world.settings.model_server.command or (*RUNNER, "serve")
+
+        def command(port: int, _token: str) -> Sequence[str]:
+            revision = ("--revision", ref.revision) if ref.revision else ()
+            return (*start, "--model", ref.id, *revision, "--port", str(port))
+
+        def environment(token: str) -> dict[str, str]:
+            folders = {"ARENA_HOME": str(world.home.root), "ARENA_MODELS_DIR": str(world.home.models)}
+            return {TOKEN: token, "PYTHONUNBUFFERED": "1", **folders}
+
+        return Program(_name(ref.id), command, environment, "/healthz")
+
+
+def _name(model: str) -> str:
+    return "model-" + hashlib.sha256(model.encode()).hexdigest()[:12]
+
+
+class AdapterLine:
+    """What the controller asks of one model server."""
+
+    def __init__(self, server: ModelServer) -> None:
+        headers = {"Authorization": f"Bearer {server.token}"}
+        self._http = httpx.Client(base_url=server.url, headers=headers, timeout=120.0, trust_env=False)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._http.close()
+
+    def base_digest(self) -> str:
+        """Of the base model's weights."""
+        return str(self._json("GET", "/healthz")["model_digest"])
+
+    def loaded(self) -> frozenset[str]:
+        """Names of the adapters there."""
+        return frozenset(str(adapter["name"]) for adapter in self._json("GET", "/adapters"))
+
+    def load(self, name: str, files: Mapping[str, tuple[Path, str]], template: Any) -> None:
+        """Load an adapter; the same again is no error."""
+        places = {file: {"path": str(path), "digest": digest} for file, (path, digest) in files.items()}
+        self._json("POST", "/adapters", {"name": name, "files": places, "template": template})
+
+    def unload(self, name: str) -> None:
+        """Let an adapter go; what is being generated on it ends first."""
+        answer = self._http.delete(f"/adapters/{name}")
+        if answer.status_code not in {204, 404}:
+            raise _refusal(answer)
+
+    def generate(self, name: str, prompt: str) -> int:
+        """One real generation; gives the number of tokens."""
+        params = {"max_new_tokens": 8, "temperature": 0, "do_sample": False}
+        body = {"adapter": name, "prompts": [prompt], "params": params}
+        results = self._json("POST", "/generate", body)["results"]
+        return int(results[0]["finish"]["completion_tokens"])
+
+    def logprobs(self, name: str, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> list[float]:
+        """What the loaded weights think of given tokens."""
+        body = {"adapter": name, "prompt_ids": list(prompt_ids), "token_ids": list(token_ids)}
+        return [float(value) for value in self._json("POST", "/logprobs", body)["logprobs"]]
+
+    def _json(self, method: str, path: str, body: Any = None) -> Any:
+        answer = self._http.request(method, path, json=body)
+        if not answer.is_success:
+            raise _refusal(answer)
+        return answer.json()
+
+
+def _refusal(answer: httpx.Response) -> RolloutError:
+    try:
+        message = str(answer.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        message = answer.text[:300]
+    return RolloutError(f"the model server answered {answer.status_code}: {message}")

@@ -1,0 +1,173 @@
+"""What a deployment should serve now, or why nothing new: its rule, its experiment's run, its gate.
+
+Looks only at the store. Whether and how the answer gets onto a model server is the controller's work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from arena_gitops.spec.job import Checkpoint, ModelRef, RunState
+from arena_gitops.spec.wire import DeploymentSpec, ExperimentSpec, Gate
+from arena_runner.server.choice import NoCheckpointError, choose
+from arena_runner.server.services import runs
+from arena_runner.server.services.deployments import Pin
+from arena_runner.server.services.experiments import current_version
+from arena_runner.server.services.runs import RunPair
+from arena_runner.server.store.tables import (
+    DeploymentStateRow,
+    EventRow,
+    ResourceRow,
+    RevisionRow,
+    RunRow,
+    VersionRow,
+)
+from arena_runner.server.summary import Summary
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What should serve."""
+
+    run: RunRow
+    version: int
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Nothing new should serve, and why: `pending` goes on by itself, `held` needs somebody's decision."""
+
+    state: Literal["pending", "held"]
+    message: str
+
+
+def find(
+    session: Session, row: ResourceRow, state: DeploymentStateRow, serving: RevisionRow | None
+) -> Target | Waiting:
+    """The deployment's rule applied to what exists."""
+    spec = DeploymentSpec.model_validate(row.spec)
+    pin = Pin(**state.pinned) if state.pinned else None
+    found = _pinned(session, pin) if pin else _standing(session, row, spec)
+    if isinstance(found, Waiting) or _is(serving, found) or spec.gate is None:
+        return found
+    return _gate(session, found, spec.gate, serving) or found
+
+
+def _pinned(session: Session, pin: Pin) -> Target | Waiting:
+    if pin.missing:
+        return Waiting("pending", pin.missing)
+    run = runs.get(session, pin.run_id).run
+    exports = runs.checkpoints_of(session, [run.id]).get(run.id, ())
+    return Target(run, run.version, choose(f"step_{pin.step}/m{pin.member}", exports))
+
+
+def _standing(session: Session, row: ResourceRow, spec: DeploymentSpec) -> Target | Waiting:
+    experiment = _experiment(session, row.namespace, spec.experiment)
+    if experiment is None:
+        return Waiting("pending", f"waits for experiment/{spec.experiment}, which does not exist")
+    version = current_version(session, experiment)
+    if version.run_id is None:
+        return Waiting("pending", f"waits for experiment/{spec.experiment}, which has no run")
+    pair = runs.get(session, version.run_id)
+    waiting = _unfinished(pair, version, spec)
+    if waiting is not None:
+        return waiting
+    try:
+        exports = runs.checkpoints_of(session, [pair.run.id]).get(pair.run.id, ())
+        return Target(pair.run, version.version, choose(spec.checkpoint, exports))
+    except NoCheckpointError as problem:
+        return Waiting("held", str(problem))
+
+
+def _unfinished(pair: RunPair, version: VersionRow, spec: DeploymentSpec) -> Waiting | None:
+    state = RunState(pair.state.state)
+    what = f"run {pair.run.id} of experiment/{spec.experiment} v{version.version}"
+    if state == RunState.COMPLETED:
+        return None
+    if not state.ended:
+        gate = f" and {spec.gate.metric} passes the gate" if spec.gate else ""
+        return Waiting("pending", f"promotes {spec.checkpoint} when {what} ends{gate} (now {state})")
+    why = f" ({pair.state.reason})" if pair.state.reason else ""
+    message = f": {pair.state.message}" if pair.state.message else ""
+    return Waiting("held", f"{what} is {state}{why}{message}")
+
+
+def _experiment(session: Session, namespace: str, name: str) -> ResourceRow | None:
+    """In the deployment's own namespace, else the one of `main`, which a preview may read."""
+    query = select(ResourceRow).where(ResourceRow.kind == "experiment", ResourceRow.name == name)
+    found = {row.namespace: row for row in session.scalars(query.where(~ResourceRow.retired))}
+    return found.get(namespace) or found.get("main")
+
+
+def _is(serving: RevisionRow | None, target: Target) -> bool:
+    return serving is not None and (serving.run_id, serving.digest) == (
+        target.run.id,
+        target.checkpoint.digest,
+    )
+
+
+def _gate(session: Session, target: Target, gate: Gate, serving: RevisionRow | None) -> Waiting | None:
+    place = (target.run.id, target.checkpoint.step, target.checkpoint.member)
+    value = _measure(session, *place, gate.metric, target.checkpoint.fitness)
+    if value is None:
+        return Waiting("held", f"{target.checkpoint.label} has no {gate.metric}, which the gate asks for")
+    what = f"{target.checkpoint.label}: {gate.metric} {value:.4g}"
+    if gate.min is not None and value < gate.min:
+        return Waiting("held", f"{what} is below the gate's {gate.min:g}")
+    if gate.min_delta is None or serving is None or not _comparable(session, target.run, serving):
+        return None
+    before = _measure(session, serving.run_id, serving.step, serving.member, gate.metric, None)
+    if before is not None and value < before + gate.min_delta:
+        message = f"{what} is not better by {gate.min_delta:g} than {before:.4g} of {serving.checkpoint}"
+        return Waiting("held", f"{message}, which serves")
+    return None
+
+
+def _comparable(session: Session, run: RunRow, serving: RevisionRow) -> bool:
+    """Only a newer run, judged by the same reward on the same rows, must be better; going back needs no gain."""
+    other = session.get_one(RunRow, serving.run_id)
+    if run.created <= other.created:
+        return False
+    mine, theirs = (ExperimentSpec.model_validate(r.spec).inputs for r in (run, other))
+    return (mine.reward, mine.dataset, mine.environment) == (
+        theirs.reward,
+        theirs.dataset,
+        theirs.environment,
+    )
+
+
+def _measure(
+    session: Session, run_id: str, step: int, member: int, metric: str, fitness: float | None
+) -> float | None:
+    """A checkpoint's figure: of its evaluation, or of the test split if it was scored there."""
+    query = select(EventRow.body).where(EventRow.run_id == run_id, EventRow.type == "evaluation")
+    for body in session.scalars(query.order_by(EventRow.position)):
+        if (body["step"], body["member"]) == (step, member):
+            values: dict[str, Any] = {
+                "fitness": body["fitness"],
+                "eval/reward": body["fitness"],
+                **body["values"],
+            }
+            if metric in values:
+                return float(values[metric])
+    if metric in {"fitness", "eval/reward"}:
+        return fitness
+    return _tested(session, run_id, step, member, metric)
+
+
+def _tested(session: Session, run_id: str, step: int, member: int, metric: str) -> float | None:
+    summary = Summary.model_validate(runs.get(session, run_id).state.summary)
+    for scores in summary.test_scores:
+        if (scores.label, scores.step, scores.member) == ("best", step, member):
+            return scores.mean.get(metric.removeprefix("test/"))
+    return None
+
+
+def base_model(target: Target) -> ModelRef | None:
+    """The base model that the target's adapter was trained on, as its experiment names it."""
+    return ExperimentSpec.model_validate(target.run.spec).model
