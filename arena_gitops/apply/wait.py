@@ -161,12 +161,19 @@ def _unsettled(document: ResourceDocument, observed: ObservedState) -> str | Non
     status = document.deployment
     if status is None:
         return "not looked at yet"
-    if str(document.spec.get("checkpoint", "")).startswith("@") or status.state in {"held", "undeployed"}:
-        return None
+    now = f"{status.state}: {status.message}".rstrip(": ")
+    if status.state in {"loading", "probing"}:
+        return now
+    checkpoint = str(document.spec.get("checkpoint", "best"))
     followed = observed.resources.get(Address("experiment", _experiment(document)))
     run = followed.run if followed else None
     if run is None or run.state in {RunState.STOPPED, RunState.FAILED}:
         return None  # nothing will come to be promoted
-    if status.state == "serving":
-        return None if status.run_id == run.run_id else f"serves {status.run_id}, not yet {run.run_id}"
-    return f"{status.state}: {status.message}".rstrip(": ")
+    if checkpoint.startswith("@") or status.state in {"held", "undeployed"}:
+        return None  # people decide what happens next
+    if status.state != "serving":
+        return now
+    newer = checkpoint == "best" and run.best is not None and status.digest != run.best.digest
+    if status.run_id != run.run_id or newer:
+        return f"serves {status.checkpoint} of {status.run_id}, not yet the best of {run.run_id}"
+    return None

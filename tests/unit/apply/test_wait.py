@@ -58,7 +58,7 @@ def test_a_deployment_that_still_serves_the_old_run_is_waited_for(scene):
     here.platform._ledger.script = RunScript.stays_queued()
     planned = here.plan(stack)
     here.apply(stack)
-    with pytest.raises(WaitTimeoutError, match="serves r_0001, not yet r_0002"):
+    with pytest.raises(WaitTimeoutError, match="serves step_1000/m0 of r_0001, not yet the best of r_0002"):
         wait(here.world, planned, COMPLETE)
     here.clock.meanwhile = [lambda: here.platform.play("r_0002", RunScript.completes())]
     assert wait(here.world, planned, COMPLETE) is not None
@@ -119,3 +119,24 @@ def test_a_rollout_that_failed_is_a_partial_apply(scene):
     with pytest.raises(PartialApplyError) as failure:
         wait(here.world, planned, COMPLETE)
     assert failure.value.failed[0].message == "probe 503"
+
+
+@pytest.mark.parametrize("state", ["loading", "probing"])
+def test_a_rollout_is_waited_for(scene, state):
+    here, planned = applied(scene)
+    record = here.platform._ledger.find("main", Address("deployment", "words"))
+    serving = record.served
+    record.served = serving.model_copy(update={"state": state, "message": "nearly"})
+    here.clock.meanwhile = [lambda: setattr(record, "served", serving)]
+    wait(here.world, planned, COMPLETE)
+    assert here.clock.time == 1.0
+
+
+def test_a_better_checkpoint_of_the_same_run_is_waited_for(scene):
+    here, planned = applied(scene)
+    record = here.platform._ledger.find("main", Address("deployment", "words"))
+    serving = record.served
+    record.served = serving.model_copy(update={"digest": "sha256:" + "0" * 64})
+    here.clock.meanwhile = [lambda: setattr(record, "served", serving)]
+    wait(here.world, planned, COMPLETE)
+    assert here.clock.time == 1.0
