@@ -10,6 +10,8 @@ from importlib import import_module
 
 import click
 
+from arena_gitops.errors import ArenaError
+
 COMMANDS: dict[str, tuple[str, str]] = {
     "server": ("arena_runner.server.main:command", "Run the control plane of one home."),
     "work": ("arena_runner.worker:command", "Take a job from a server and train it."),
@@ -43,6 +45,15 @@ class LazyGroup(click.Group):
         if not isinstance(command, click.Command):
             raise TypeError(f"{COMMANDS[cmd_name][0]} is no click command")
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run; what goes wrong on purpose is one line and its own exit code, not a traceback."""
+        try:
+            answer: object = super().invoke(ctx)
+        except ArenaError as problem:
+            click.echo(f"error: {problem}", err=True)
+            raise SystemExit(problem.exit_code) from problem
+        return answer
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands from the table, so that `--help` stays fast."""
