@@ -164,16 +164,19 @@ def _unsettled(document: ResourceDocument, observed: ObservedState) -> str | Non
     now = f"{status.state}: {status.message}".rstrip(": ")
     if status.state in {"loading", "probing"}:
         return now
-    checkpoint = str(document.spec.get("checkpoint", "best"))
     followed = observed.resources.get(Address("experiment", _experiment(document)))
     run = followed.run if followed else None
     if run is None or run.state in {RunState.STOPPED, RunState.FAILED}:
         return None  # nothing will come to be promoted
+    checkpoint = str(document.spec.get("checkpoint", "best"))
     if checkpoint.startswith("@") or status.state in {"held", "undeployed"}:
         return None  # people decide what happens next
-    if status.state != "serving":
-        return now
+    return _behind(status, run, checkpoint) if status.state == "serving" else now
+
+
+def _behind(status: DeploymentStatus, run: RunStatus, checkpoint: str) -> str | None:
+    """What serves, if it is not yet what the run has to offer."""
     newer = checkpoint == "best" and run.best is not None and status.digest != run.best.digest
-    if status.run_id != run.run_id or newer:
-        return f"serves {status.checkpoint} of {status.run_id}, not yet the best of {run.run_id}"
-    return None
+    if status.run_id == run.run_id and not newer:
+        return None
+    return f"serves {status.checkpoint} of {status.run_id}, not yet the best of {run.run_id}"
