@@ -17,7 +17,7 @@ from arena_gitops.spec.algorithms import ALGORITHMS, knobs_for
 from arena_gitops.spec.knobs import Knobs, OpaqueKnobs
 from arena_gitops.spec.manifest import remarks, rewrite, rules
 from arena_gitops.spec.manifest.dialects import Canonical, canonical, is_oldest
-from arena_gitops.spec.manifest.environment import ENVIRONMENTS, TextEnvironment
+from arena_gitops.spec.manifest.environment import ENVIRONMENTS
 from arena_gitops.spec.manifest.model import Manifest
 from arena_gitops.spec.manifest.names import PUBLISHED, Published, canonical_name
 from arena_gitops.spec.manifest.network import ClassicNetwork, DeferredNetwork
@@ -169,8 +169,6 @@ def _environment(reading: _Reading, algorithm: Published) -> BaseModel | None:
     kind = reading.document.section("environment").get("env_type")
     model = ENVIRONMENTS.get(kind) if isinstance(kind, str) else None
     if kind == algorithm.env_type and model is not None:
-        return reading.section(model, "environment")
-    if algorithm.family == "gym" and model is not None and model is not TextEnvironment:
         return reading.section(model, "environment")
     message = f"{algorithm.name} trains on env_type {algorithm.env_type!r}, got {shown(kind)}"
     reading.problems.append(Problem(("environment", "env_type"), message, "invalid-value"))

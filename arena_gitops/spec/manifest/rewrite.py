@@ -86,6 +86,8 @@ def _clip_pair(document: Canonical, knobs: dict[str, Any]) -> None:
         origin = document.written.get(("algorithm", "clip_coef"), ("algorithm", "clip_coef"))
         document.written[("algorithm", "clip_coef")] = (*origin, 0)
         document.written.setdefault(("algorithm", "clip_coef_high"), (*origin, 1))
+        if key := document.overrides.get(("algorithm", "clip_coef")):
+            document.overrides.setdefault(("algorithm", "clip_coef_high"), key)
 
 
 def _kl_flag(document: Canonical, knobs: dict[str, Any]) -> None:

@@ -332,3 +332,55 @@ def test_the_published_tutorial_means_what_its_author_wrote(shared):
     )
     assert manifest.base_model.lora_config.target_modules == ("q_proj", "k_proj", "v_proj", "o_proj")
     assert manifest.evolves
+
+
+def test_both_clip_values_of_an_override_belong_to_it(grpo):
+    found = problems(grpo, overrides={"algorithm.clip_coef": ["low", "high"]})
+
+    assert {problem.override for problem in found.values()} == {"algorithm.clip_coef"}
+    assert len(found) == 2
+
+
+def test_an_override_below_a_plain_value_is_refused(grpo):
+    found = problems(grpo, overrides={"algorithm.lr.min.of": 3})
+
+    assert found[("algorithm", "lr", "min", "of")].code == "invalid-override"
+
+
+def test_an_overridden_base_model_may_be_written_under_either_section(manifest_of):
+    overrides = {"algorithm.pretrained_model_name_or_path": "someone/larger"}
+
+    manifest = read(manifest_of("current_dialect"), overrides=overrides)
+
+    assert manifest.base_model.pretrained_model_name_or_path == "someone/larger"
+
+
+def test_a_network_that_is_no_mapping_is_reported_beside_a_field_that_belongs_there(manifest_of):
+    found = problems({**manifest_of("current_dialect"), "network": 5})
+
+    assert "expected a mapping, got 5" in found[("network",)].message
+
+
+def test_a_field_of_a_union_is_reported_once(grpo):
+    grpo["network"]["lora_config"]["target_modules"] = 3
+
+    (problem,) = problems(grpo).values()
+
+    assert problem.message == "expected a list, got 3; or expected text, got 3"
+
+
+def test_an_algorithm_of_a_third_party_is_opaque_until_its_knobs_are_installed(grpo):
+    grpo["algorithm"] = {"name": "Theirs", "anything": 1}
+
+    assert read(grpo, registered=ALGORITHMS | {"Theirs"}).algorithm == OpaqueKnobs(
+        name="Theirs", knobs={"anything": 1}
+    )
+
+
+def test_only_a_text_manifest_has_text_and_a_base_model(manifest_of):
+    manifest = read(manifest_of("classic"))
+
+    with pytest.raises(TypeError, match="does not train on text"):
+        _ = manifest.text
+    with pytest.raises(TypeError, match="does not train a language model"):
+        _ = manifest.base_model

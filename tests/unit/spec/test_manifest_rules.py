@@ -246,3 +246,62 @@ def test_an_algorithm_without_a_room_is_refused_with_the_list_of_those_that_have
 
     assert refusal.message == "algorithm 'Rainbow DQN' has no room yet"
     assert refusal.hint == "can train: GRPO, SFT"
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        {
+            "encoder_config": {
+                "arch": "cnn",
+                "channel_size": [8, 8],
+                "kernel_size": [3, 3],
+                "stride_size": [1, 1],
+            }
+        },
+        {"encoder_config": {"arch": "lstm", "hidden_state_size": 64}},
+        {"arch": "simba", "encoder_config": {"hidden_size": 64, "num_blocks": 2}},
+        {"encoder_config": {"arch": "multiinput", "mlp_config": {"hidden_size": [64]}}},
+    ],
+    ids=["cnn", "lstm", "simba", "multiinput"],
+)
+def test_every_declared_encoder_parses_and_reads_back(manifest_of, network):
+    raw = {**manifest_of("classic"), "network": {**network, "head_config": {"hidden_size": [64]}}}
+
+    manifest = parse_manifest(raw).manifest
+
+    assert parse_manifest(manifest.normal()).manifest == manifest
+
+
+def test_a_classic_manifest_may_leave_its_network_out(manifest_of):
+    raw = manifest_of("classic")
+    del raw["network"]
+
+    assert parse_manifest(raw).manifest.network is None
+
+
+def test_a_factory_needs_an_entry_point(manifest_of):
+    raw = manifest_of("classic")
+    raw["environment"]["factory"] = "make"
+
+    assert "needs entrypoint" in broken(raw)["environment.factory"].message
+
+
+def test_a_classic_algorithm_has_its_own_kind_of_environment(manifest_of):
+    raw = manifest_of("classic")
+    raw["environment"]["env_type"] = "bandit"
+
+    assert "Rainbow DQN trains on env_type 'gym'" in broken(raw)["environment.env_type"].message
+
+
+def test_frequency_ratios_increase(grpo):
+    grpo["training"]["pop_size"] = 6
+    grpo["selection"] = {"strategy": "multi_frequency", "evolution_frequency_ratios": [2, 2]}
+
+    assert "increase strictly" in broken(grpo)["selection.evolution_frequency_ratios"].message
+
+
+def test_a_thinking_budget_below_the_output_limit_is_fine(grpo):
+    grpo["algorithm"] |= {"thinking_token_budget": 8, "max_output_tokens": 64}
+
+    assert "algorithm.thinking_token_budget" in notes(grpo)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,11 +34,13 @@ def test_a_schema_is_a_valid_schema(name):
     Draft202012Validator.check_schema(SCHEMAS[name])
 
 
-def test_writing_is_what_the_command_does(tmp_path):
-    files = schema.write(tmp_path / "schemas")
+def test_the_command_writes_every_schema(tmp_path):
+    command = [sys.executable, "-m", "arena_gitops.spec.schema", str(tmp_path / "schemas")]
 
-    assert sorted(file.name for file in files) == sorted(f"{name}.schema.json" for name in SCHEMAS)
-    assert json.loads(files[0].read_text(encoding="utf-8"))["$schema"].endswith("2020-12/schema")
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+
+    assert sorted(Path(file).name for file in printed) == sorted(f"{name}.schema.json" for name in SCHEMAS)
+    assert all(json.loads(Path(file).read_text(encoding="utf-8"))["$id"] for file in printed)
 
 
 @pytest.mark.parametrize("name", ["first_dialect", "second_dialect", "current_dialect", "rows", "classic"])
