@@ -290,6 +290,7 @@ def _logical(change: Change) -> list[Any]:
         change.reason if change.action is Action.BLOCKED else None,
         [[f.path, f.op.value, sha256_json(f.old), sha256_json(f.new)] for f in change.fields],
         change.fingerprint.new,
+        change.idempotency_key,  # the whole content: a create has no fields, and a budget no fingerprint
         change.interrupts,
         [change.preconditions.etag, list(change.preconditions.status)],
     ]
