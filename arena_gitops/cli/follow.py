@@ -71,7 +71,7 @@ class Follower:
     def _show(self, event: Progressed) -> None:
         if self._view is None:
             self._view = view_for(sys.stderr)
-        self._view.update(event.runs)
+        self._view.update(event.runs, event.deployments)
 
     def _tell(self, line: str) -> None:
         click.echo(line, err=self._session.json)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from arena_gitops.cli import figures
+from arena_gitops.cli.outcome import of_deployment
+from arena_gitops.cli.progress import Deployed
 from arena_gitops.spec.job import RunStatus
 
 STATE_STYLES = {"running": "cyan", "completed": "green", "failed": "red", "stopped": "yellow"}
@@ -26,20 +28,23 @@ class LiveView:
         self._live.start()
         self._told: dict[str, int] = {}
 
-    def update(self, runs: Sequence[RunStatus]) -> None:
+    def update(self, runs: Sequence[RunStatus], deployments: Sequence[Deployed] = ()) -> None:
         """Redraw, and print new lineage above the table where it stays."""
         for run in runs:
             for record in run.lineage[self._told.get(run.run_id, 0) :]:
                 self._live.console.print(Text(f"{run.experiment}: {figures.lineage(record)}", style="dim"))
             self._told[run.run_id] = len(run.lineage)
-        self._live.update(Group(*(draw(run) for run in runs)), refresh=True)
+        drawn = [draw(run) for run in runs] + [
+            Text(of_deployment(name, status)) for name, status in deployments
+        ]
+        self._live.update(Group(*drawn), refresh=True)
 
     def close(self) -> None:
         """Stop redrawing; the last table stays."""
         self._live.stop()
 
 
-def draw(run: RunStatus) -> RenderableType:
+def draw(run: RunStatus) -> Text | Group:
     """One run: a heading and its members."""
     heading = Text.assemble(
         (run.experiment, "bold"),

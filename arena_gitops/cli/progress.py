@@ -12,15 +12,20 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TextIO
 
 from arena_gitops.cli import figures
+from arena_gitops.cli.outcome import of_deployment
 from arena_gitops.spec.job import MemberStatus, RunStatus
+from arena_gitops.spec.wire import DeploymentStatus
 
 LINE_EVERY_S = 1.0
+
+Deployed = tuple[str, DeploymentStatus]
+"""A deployment's name and how it is."""
 
 
 class View(Protocol):
     """Where progress is shown."""
 
-    def update(self, runs: Sequence[RunStatus]) -> None:
+    def update(self, runs: Sequence[RunStatus], deployments: Sequence[Deployed] = ()) -> None:
         """Show the newest statuses."""
         ...
 
@@ -46,13 +51,19 @@ class PlainView:
         self._clock = clock
         self._seen: dict[str, RunStatus] = {}
         self._written: dict[str, float] = {}
+        self._told: dict[str, str] = {}
 
-    def update(self, runs: Sequence[RunStatus]) -> None:
+    def update(self, runs: Sequence[RunStatus], deployments: Sequence[Deployed] = ()) -> None:
         """Write what is new since the last update."""
         for run in runs:
             for line in self._news(self._seen.get(run.run_id), run):
                 self._write(f"{run.experiment}: {line}")
             self._seen[run.run_id] = run
+        for name, status in deployments:
+            line = of_deployment(name, status)
+            if self._told.get(name) != line:
+                self._write(line)
+                self._told[name] = line
 
     def close(self) -> None:
         """Nothing to restore."""

@@ -105,6 +105,15 @@ def test_each_lineage_record_is_told_once():
     assert told.after(0, run(lineage=(KEPT, CLONE))) == []
 
 
+def test_a_deployment_is_told_when_something_about_it_changed():
+    told = Lines()
+    loading = ("gsm8k", DeploymentStatus(state="loading"))
+    told.view.update([], [loading])
+    told.view.update([], [loading])
+    told.view.update([], [("gsm8k", DeploymentStatus(state="serving", revision=1))])
+    assert told.lines == ["deployment/gsm8k: loading", "deployment/gsm8k: serving, revision 1"]
+
+
 def test_without_a_terminal_the_view_is_plain():
     stream = io.StringIO()
     view = view_for(stream)
@@ -128,8 +137,9 @@ def test_the_live_view_keeps_lineage_above_the_table():
     console = Console(file=io.StringIO(), width=120, force_terminal=True, record=True)
     view = LiveView(console)
     view.update([run(lineage=(CLONE,))])
-    view.update([run(lineage=(CLONE,))])
+    view.update([run(lineage=(CLONE,))], [("gsm8k", DeploymentStatus(state="loading"))])
     view.close()
+    assert "deployment/gsm8k: loading" in console.export_text(clear=False)
     assert console.export_text().count("m2 <- clone of m0") == 1
 
 
