@@ -92,4 +92,4 @@ def _diagnostic(
     hint = problem.hint
     if problem.message.startswith("expected text, got") and path in document.texts:
         hint = f'YAML does not read {document.texts[path]} as text; quote it: "{document.texts[path]}".'
-    return Diagnostic(problem.message, problem.code, span, hint, severity)
+    return Diagnostic(problem.message, problem.code, span, hint[:1].upper() + hint[1:], severity)

@@ -113,11 +113,25 @@ def _under_roots(catalog: Catalog, head: Document | None) -> list[str]:
     found: set[str] = set()
     for number, root in enumerate(roots):
         try:
-            found.update(catalog.files.below(catalog.files.find_folder(root, ROOT_FILE)))
+            folder = catalog.files.find_folder(root, ROOT_FILE)
         except FileProblemError as problem:
+            _report_left_out(catalog, root)
             if head is not None and "roots" in _keys(head):  # the default folders need not exist
                 catalog.file_problem(head, ("roots", number), problem)
+            continue
+        found.update(catalog.files.below(folder))
+        _report_left_out(catalog, folder)
     return sorted(found - {ROOT_FILE})
+
+
+def _report_left_out(catalog: Catalog, folder: str) -> None:
+    """A document that is only absent from the disk must not look as if it had been removed."""
+    hint = "Check everything out: git sparse-checkout disable."
+    for path in catalog.files.not_checked_out(folder):
+        if path.endswith((*_YAML, ".py")):
+            message = "git tracks this file, and it is not checked out"
+            catalog.problems.append(Diagnostic(message, "not-checked-out", Span(path), hint))
+            catalog.unreadable.add(path)
 
 
 def _add_stack(catalog: Catalog, document: Document) -> None:

@@ -75,6 +75,15 @@ class Files:
         found = (path for path in self.checkout.files if path.startswith(prefix))
         return sorted(path for path in found if self.on_disk(path).is_file())
 
+    def not_checked_out(self, folder: str) -> list[str]:
+        """Tracked files of a folder that a sparse checkout leaves out: they exist, whatever the disk says."""
+        prefix = "" if folder == "." else f"{folder}/"
+        return sorted(
+            path
+            for path in self.checkout.files.keys() - self.checkout.changed
+            if path.startswith(prefix) and not os.path.lexists(self.on_disk(path))
+        )
+
     def on_disk(self, path: str) -> Path:
         """Where a file is on this machine."""
         return self.checkout.root / path
@@ -95,9 +104,8 @@ class Files:
     def blob(self, path: str) -> Blob:
         """A file by the digest of the bytes git would store, ready to upload."""
         if path not in self._blobs:
-            self._inside(path, "")
             self.read_paths.add(path)
-            self._blobs[path] = self._make_blob(path)
+            self._blobs[path] = self._make_blob(self._inside(path, ""))
         return self._blobs[path]
 
     def changed(self, path: str) -> bool:

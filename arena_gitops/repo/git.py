@@ -44,7 +44,7 @@ class Checkout:
 
     def stored_bytes(self, path: str) -> bytes:
         """The bytes git has, or would store, for a file: line endings and clean filters applied."""
-        if path not in self.changed and self.files[path]:
+        if path not in self.changed and self.files.get(path):
             return _git(self.root, "cat-file", "blob", self.files[path])
         with tempfile.TemporaryDirectory(prefix="arena-git-") as objects:
             # a private object folder: the repository itself is not written to

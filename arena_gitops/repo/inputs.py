@@ -97,13 +97,17 @@ def environment(catalog: Catalog, entry: Entry, resource: Environment) -> Found[
     if located is None or _failed(catalog, before):
         return None
     folder, paths = located
-    for path in paths:
-        if path.endswith(".py"):
-            text = catalog.files.on_disk(path).read_text(errors="replace")
-            catalog.problems.extend(credentials.find(text, path))
+    try:
+        blobs = {path: catalog.files.blob(path) for path in paths}
+        for path in paths:
+            if path.endswith(".py"):
+                text = catalog.files.read(path).decode(errors="replace")
+                catalog.problems.extend(credentials.find(text, path))
+    except FileProblemError as problem:
+        catalog.file_problem(entry.document, ("source",), problem)
+        return None
     if not _entrypoint_exists(catalog, entry, resource, folder, paths):
         return None
-    blobs = {path: catalog.files.blob(path) for path in paths}
     value = EnvironmentInput(
         address=str(entry.address),
         files={posixpath.relpath(path, folder): blob.digest for path, blob in blobs.items()},

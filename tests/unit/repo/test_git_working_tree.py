@@ -6,8 +6,9 @@ import subprocess
 
 import pytest
 
+from arena_gitops.errors import RepoError
 from arena_gitops.repo.files import Files
-from arena_gitops.repo.git import checkout, tree_at, without_credentials
+from arena_gitops.repo.git import _failure, checkout, tree_at, without_credentials
 from arena_gitops.spec.digest import sha256_bytes
 from arena_gitops.spec.resource import Address
 
@@ -160,3 +161,57 @@ def test_the_tree_of_a_commit_is_readable_without_checking_it_out(repo):
     repo.commit()
     repo.remove("deployments/sums.yaml")
     assert tree_at(repo.root, "HEAD")["deployments/sums.yaml"].startswith(b"kind: Deployment")
+
+
+def test_a_sparse_checkout_never_looks_like_a_removal(repo):
+    repo.commit()
+    repo.git("sparse-checkout", "set", "--no-cone", "/*", "!/experiments/", "!/rewards/")
+    assert [problem for problem in repo.problems() if "not-checked-out" in problem] == [
+        "experiments/project.yaml:1:1 not-checked-out",
+        "experiments/sums-grpo.yaml:1:1 not-checked-out",
+        "rewards/exact.py:1:1 not-checked-out",
+    ]
+
+
+def test_a_linked_file_has_the_bytes_it_links_to(repo):
+    repo.write("lib/exact.py", (repo.root / "rewards/exact.py").read_bytes())
+    before = repo.load().resources[Address("reward", "exact")].fingerprint
+    repo.remove("rewards/exact.py")
+    (repo.root / "rewards/exact.py").symlink_to("../lib/exact.py")
+    assert repo.load().resources[Address("reward", "exact")].fingerprint == before
+
+
+@pytest.mark.parametrize(
+    ("stderr", "code"),
+    [
+        ("fatal: detected dubious ownership in repository at '/r'", "git-unsafe-directory"),
+        ("fatal: not a git repository (or any of the parent directories): .git", "not-a-git-repository"),
+        ("fatal: bad object", "git-failed"),
+    ],
+)
+def test_what_git_refuses_is_translated(tmp_path, stderr, code):
+    assert _failure(tmp_path, "status", stderr).code == code
+
+
+def test_without_git_the_error_says_so(repo, monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert repo.problems() == ["None no-git"]
+
+
+def test_an_unknown_commit_is_a_clear_error(repo):
+    repo.commit()
+    with pytest.raises(RepoError, match="no commit 'nope'"):
+        tree_at(repo.root, "nope")
+
+
+def test_the_tree_of_a_commit_is_readable_below_a_folder(repo):
+    repo.commit()
+    assert list(tree_at(repo.root / "deployments", "HEAD")) == ["sums.yaml"]
+
+
+def test_a_submodule_is_another_repository(repo):
+    repo.commit()
+    repo.git(
+        "update-index", "--add", "--cacheinfo", f"160000,{repo.git('rev-parse', 'HEAD')},experiments/sub"
+    )
+    assert len(repo.load().resources) == 5

@@ -236,6 +236,30 @@ def test_a_faulty_environment_is_reported_at_its_place(grid, path, old, new, exp
     assert f"environments/grid/{expected}" in grid.problems()
 
 
+def test_a_link_out_of_the_repository_is_not_followed_into_an_environment(grid):
+    (grid.root.parent / "secret.py").write_text("x = 1\n")
+    (grid.root / "environments/grid/link.py").symlink_to(grid.root.parent / "secret.py")
+    assert grid.problems() == ["environments/grid/environment.yaml:3:9 outside-repository"]
+
+
+def test_an_environment_may_be_one_file_with_its_imports(grid):
+    grid.edit("environments/grid/environment.yaml", "source: .", "source: grid.py")
+    assert list(grid.load().resources[GRID].spec["files"]) == ["grid.py", "parts/cell.py"]
+
+
+def test_an_environment_may_be_an_archive(grid):
+    grid.write("environments/grid/grid.zip", b"PK")
+    grid.edit("environments/grid/environment.yaml", "source: .", "source: grid.zip")
+    assert grid.load().resources[GRID].spec["files"] == {"grid.zip": sha256_bytes(b"PK")}
+
+
+def test_an_environment_for_text_is_refused_by_the_plan_until_there_is_a_room(grid):
+    grid.edit("experiments/sums-grpo.yaml", "dataset: sums\nreward: exact", "environment: grid")
+    experiment = grid.load().resources[Address("experiment", "sums-grpo")]
+    assert experiment.refusals == ("multi-turn text environments have no room yet",)
+    assert experiment.spec["inputs"]["environment"]["entrypoint"] == "grid:Grid"
+
+
 # Secrets
 
 
