@@ -210,3 +210,30 @@ def test_secrets_are_names_never_values(secret):
 
 def test_merging_the_base_has_no_room_yet():
     assert "has no room yet" in messages({**EXPERIMENT, "base": {"experiment": "a", "merge": True}})
+
+
+def test_an_experiment_may_leave_everything_but_its_manifest_to_the_manifest():
+    experiment = read({"kind": "Experiment", "name": "e", "manifest": "m.yaml"})
+
+    assert experiment.references() == ()
+    assert experiment.on_upstream_change.dataset == "stale"
+
+
+def test_a_base_may_say_that_nothing_is_merged():
+    assert read({**EXPERIMENT, "base": {"experiment": "a", "merge": False}}).base.checkpoint == "best"
+
+
+def test_a_resource_dumps_to_what_parses_again():
+    experiment = read(EXPERIMENT)
+
+    dumped = experiment.model_dump(mode="json", by_alias=True)
+
+    assert dumped["dataset"] == "gsm8k"
+    assert read({**dumped, "budget": EXPERIMENT["budget"]}) == experiment
+
+
+def test_code_may_give_a_reference_as_a_value():
+    assert (
+        KINDS["Deployment"](kind="Deployment", name="d", experiment=Ref("e", version=2)).experiment.version
+        == 2
+    )
