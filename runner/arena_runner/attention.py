@@ -51,12 +51,18 @@ def arena_attention(
 ) -> tuple[Tensor, None]:
     """Attend as the layout says; (B, H, T, D) in, (B, T, H, D) out."""
     if arena_layout is None:
-        mask = (
-            attention_mask
-            if sliding_window is None
-            else _window_mask(query.shape[2], sliding_window, query.device)
+        mask = attention_mask
+        if mask is None:
+            mask = _plain_mask(query.shape[2], key.shape[2], sliding_window, query.device)
+        out = sdpa(
+            query,
+            key,
+            value,
+            mask,
+            is_causal=mask is None and query.shape[2] > 1,
+            scale=scaling,
+            enable_gqa=True,
         )
-        out = sdpa(query, key, value, mask, is_causal=mask is None, scale=scaling, enable_gqa=True)
     else:
         out = arena_layout.attend(int(module.layer_idx), Heads(query, key, value, scaling, sliding_window))  # type: ignore[arg-type] # every attention module of transformers has one
     return out.transpose(1, 2), None
@@ -96,8 +102,12 @@ class PackLayout:
         for part in self._segments:
             s = part.segment
             q, k, v = (x[:, :, s.start : s.start + s.prompt] for x in heads[:3])
-            mask = _window_mask(s.prompt, heads.window, q.device)
-            outs.append(sdpa(q, k, v, mask, is_causal=mask is None, scale=heads.scale, enable_gqa=True))
+            mask = _plain_mask(s.prompt, s.prompt, heads.window, q.device)
+            outs.append(
+                sdpa(
+                    q, k, v, mask, is_causal=mask is None and s.prompt > 1, scale=heads.scale, enable_gqa=True
+                )
+            )
             if part.longest:
                 outs.append(part.attend(heads))
         return torch.cat(outs, dim=2)
@@ -143,9 +153,9 @@ class _Completions:
         return x[:, :, s.start : s.start + s.prompt].expand(len(s.inputs), -1, -1, -1)
 
 
-def _window_mask(length: int, window: int | None, device: torch.device) -> Tensor | None:
-    """Causal mask that forgets what is `window` positions back; None where that never happens."""
-    if window is None or window >= length:
+def _plain_mask(queries: int, keys: int, window: int | None, device: torch.device) -> Tensor | None:
+    """Causal from the lower right; None where `is_causal` (or one query that sees everything) says the same."""
+    if queries in {keys, 1} and (window is None or window >= keys):
         return None
-    distance = torch.arange(length, device=device)[:, None] - torch.arange(length, device=device)
-    return (distance >= 0) & (distance < window)
+    back = torch.arange(keys - queries, keys, device=device)[:, None] - torch.arange(keys, device=device)
+    return back >= 0 if window is None else (back >= 0) & (back < window)

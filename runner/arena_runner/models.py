@@ -99,7 +99,7 @@ def load_base(
         tokenizer.chat_template = PLAIN_CHAT
     eos_ids = _eos_ids(ref, model, tokenizer)
     pad_id = tokenizer.pad_token_id
-    return BaseModel(
+    base = BaseModel(
         model=model.requires_grad_(False).eval().to(place),
         tokenizer=tokenizer,
         ref=ref,
@@ -111,6 +111,8 @@ def load_base(
         pad_id=min(eos_ids) if pad_id is None else pad_id,
         packs=attention.install(model),
     )
+    _prove_plain_head(base)
+    return base
 
 
 def compute_dtype(device: torch.device) -> torch.dtype:
@@ -170,6 +172,18 @@ def _eos_ids(ref: str, model: Any, tokenizer: Any) -> frozenset[int]:
     if not ids:
         raise ModelError(f"model {ref!r} names no end-of-sequence token, so no completion could end")
     return frozenset(ids)
+
+
+@torch.no_grad()
+def _prove_plain_head(base: BaseModel) -> None:
+    """Our head works on hidden states; refuse models that scale, cap or otherwise bend their logits after it."""
+    ids = torch.tensor([[base.pad_id, min(base.eos_ids)]], device=base.device)
+    ours = base.head(base.body(input_ids=ids, use_cache=False).last_hidden_state)
+    theirs = base.model(input_ids=ids, use_cache=False).logits
+    if not torch.allclose(ours.float(), theirs.float(), rtol=1e-3, atol=1e-3):
+        raise ModelError(
+            f"model {base.ref!r} ({type(base.model).__name__}) changes its logits after the head; not supported yet"
+        )
 
 
 def _refuse_quantised(ref: str, model: Any) -> None:

@@ -157,7 +157,7 @@ def accumulate(
     if not batch.old and any(settings[m].update_epochs > 1 for m in members):
         _remember(learner, batch, settings, packs)
     for piece in packs:
-        knobs = _Knobs(batch, piece, settings)
+        knobs = Knobs(batch, piece, settings)
         reference = _reference(learner, batch, piece, knobs)
         now = ops.logprobs(learner.base, learner.population, piece, knobs.of("temperature"))
         old = batch.old.of(piece) if batch.old else now.detach()
@@ -171,12 +171,12 @@ def _remember(
 ) -> None:
     """Record the trainer's policy at the start of an update of several steps, by the same packs as the update."""
     for piece in packs:
-        temperature = _Knobs(batch, piece, settings).of("temperature")
+        temperature = Knobs(batch, piece, settings).of("temperature")
         with torch.no_grad():
             batch.old.put(piece, ops.logprobs(learner.base, learner.population, piece, temperature))
 
 
-def _reference(learner: Learner, batch: PolicyBatch, piece: Pack, knobs: _Knobs) -> Tensor | None:
+def _reference(learner: Learner, batch: PolicyBatch, piece: Pack, knobs: Knobs) -> Tensor | None:
     """Logprobs of the policy the experiment started from, computed once; None when nobody in the pack has a KL term."""
     if not any(knobs.settings[g.member].beta > 0 for g in piece.groups):
         return None
@@ -189,7 +189,7 @@ def _reference(learner: Learner, batch: PolicyBatch, piece: Pack, knobs: _Knobs)
     return batch.reference.of(piece)
 
 
-class _Knobs:
+class Knobs:
     """Members' settings spread over the targets of one pack."""
 
     def __init__(self, batch: PolicyBatch, piece: Pack, settings: Mapping[int, GrpoSettings]) -> None:
@@ -220,7 +220,7 @@ class Logprobs:
     behaviour: Tensor
 
 
-def token_loss(logp: Logprobs, batch: PolicyBatch, piece: Pack, knobs: _Knobs, sums: Sums) -> Tensor:
+def token_loss(logp: Logprobs, batch: PolicyBatch, piece: Pack, knobs: Knobs, sums: Sums) -> Tensor:
     """The sum over the pack's tokens of weight times loss."""
     advantage, beta = batch.advantage[piece.rows], knobs.of("beta")
     ratio = (logp.now - logp.old).exp()
@@ -252,7 +252,7 @@ def token_loss(logp: Logprobs, batch: PolicyBatch, piece: Pack, knobs: _Knobs, s
     return loss.sum()
 
 
-def _kl(d: Tensor, ratio: Tensor, knobs: _Knobs) -> Tensor:
+def _kl(d: Tensor, ratio: Tensor, knobs: Knobs) -> Tensor:
     """Each member's own estimator, (K,)."""
     k3 = (-d).exp() + d - 1
     kl = torch.where(knobs.uses(Kl.K3_IS), ratio * k3, k3)

@@ -25,10 +25,10 @@ class Cache:
         config = base.model.config.get_text_config()
         layers, heads = config.num_hidden_layers, config.num_key_value_heads
         size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        make = {"dtype": base.dtype, "device": base.device}
         # Zeros, not garbage: masked places must never be NaN.
-        self.prompt = torch.zeros(layers, 2, prompts, heads, prompt_tokens, size, **make)
-        self.own = torch.zeros(layers, 2, rows, heads, own_tokens, size, **make)
+        room = torch.zeros(0, dtype=base.dtype, device=base.device)
+        self.prompt = room.new_zeros(layers, 2, prompts, heads, prompt_tokens, size)
+        self.own = room.new_zeros(layers, 2, rows, heads, own_tokens, size)
 
     def move_prompt(self, source: int, target: int) -> None:
         """Put one prompt in another's place."""
@@ -115,7 +115,9 @@ class Decode:
         own = _partial(q, own_k, own_v, self._own_mask(heads.window), heads.scale)
         prompt_k, prompt_v = self._cache.prompt[layer, :, : self._shape[0], :, : self._reach[0]].unbind(0)
         folded = self._fold(q)  # (E, Hkv, G * rep, D)
-        prompt = _partial(folded, prompt_k, prompt_v, self._prompt_mask(heads.window), heads.scale)
+        prompt = _partial(
+            folded, prompt_k, prompt_v, self._prompt_mask(heads.window, q.shape[2]), heads.scale
+        )
         out = _merge(own, [self._unfold(x, q.shape[2]) for x in prompt])
         return out.to(q.dtype).reshape(rows, total, 1, size)
 
@@ -124,11 +126,15 @@ class Decode:
         lanes = self._shape[0] * self._shape[1]
         if not self._all_lanes:
             x = x.new_zeros(lanes, *x.shape[1:]).index_copy_(0, self._lane, x)
-        return x.unflatten(0, self._shape).transpose(1, 2).flatten(2, 3)
+        return x.reshape(*self._shape, *x.shape[1:]).transpose(1, 2).flatten(2, 3)
 
     def _unfold(self, x: Tensor, repeat: int) -> Tensor:
         """(E, Hkv, G * rep, X) → (B, Hkv, rep, X)."""
-        x = x.unflatten(2, (self._width, repeat)).transpose(1, 2).flatten(0, 1)
+        x = (
+            x.reshape(self._shape[0], x.shape[1], self._width, repeat, x.shape[3])
+            .transpose(1, 2)
+            .flatten(0, 1)
+        )
         return x if self._all_lanes else x[self._lane]
 
     def _own_mask(self, window: int | None) -> Tensor:
@@ -136,13 +142,13 @@ class Decode:
         hidden = back < 0 if window is None else (back < 0) | (back >= window)
         return hidden[:, None, None]
 
-    def _prompt_mask(self, window: int | None) -> Tensor:
+    def _prompt_mask(self, window: int | None, repeat: int) -> Tensor:
         place = torch.arange(self._reach[0], device=self._own.device)
         hidden = (place >= self._prompt_lengths[:, None])[:, None, None]  # (E, 1, 1, P)
         if window is None:
             return hidden
         back = self.positions[:, None] - place >= window  # (B, P)
-        return hidden | self._fold(back[:, None, None].expand(-1, 1, 1, -1))
+        return hidden | self._fold(back[:, None, None].expand(-1, 1, repeat, -1))
 
 
 def _partial(q: Tensor, k: Tensor, v: Tensor, hidden: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:

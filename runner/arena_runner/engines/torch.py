@@ -20,6 +20,7 @@ from arena_runner.adapters import OFF, Population, Rows
 from arena_runner.engines.base import Completion, Request
 from arena_runner.engines.kv import Cache, Decode, Prefill
 from arena_runner.engines.sampling import choose
+from arena_runner.engines.uncached import UncachedEngine
 from arena_runner.models import BaseModel
 
 PREFILL_TOKENS = 4096
@@ -67,6 +68,9 @@ class TorchEngine:
         """Sample all requests, in their order; `on_done(index, completion)` is called as each one finishes."""
         if not requests:
             return []
+        if not self._base.packs:
+            slow = UncachedEngine(self._base, self._population, rows_in_flight=self._rows_in_flight)
+            return slow.generate(requests, on_done)
         done: dict[int, Completion] = {}
 
         def finish(index: int, completion: Completion) -> None:
