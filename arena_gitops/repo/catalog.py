@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from arena_gitops.errors import Diagnostic, InvalidDocumentError, Problem, Severity, Span
+from arena_gitops.repo.document import Document, Path
 from arena_gitops.repo.files import FileProblemError, Files
-from arena_gitops.repo.yaml import Document, Path
 from arena_gitops.spec.references import Referring
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.stack import Stack

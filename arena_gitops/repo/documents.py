@@ -14,9 +14,9 @@ from typing import Any
 from arena_gitops.errors import Diagnostic, InvalidDocumentError, Severity, Span
 from arena_gitops.repo import credentials, python, yaml
 from arena_gitops.repo.catalog import Catalog, Entry
+from arena_gitops.repo.document import Document
 from arena_gitops.repo.files import FileProblemError
 from arena_gitops.repo.git import ROOT_FILE
-from arena_gitops.repo.yaml import Document
 from arena_gitops.spec.kinds import ADDRESS_KIND, KINDS
 from arena_gitops.spec.kinds.reward import Reward
 from arena_gitops.spec.problems import near, parse, suggestion

@@ -10,9 +10,9 @@ from typing import Any, Generic, TypeVar
 from arena_gitops.errors import Diagnostic, Severity, Span
 from arena_gitops.repo import credentials, documents, python, tables
 from arena_gitops.repo.catalog import Catalog, Entry
+from arena_gitops.repo.document import Document
 from arena_gitops.repo.files import FileProblemError, Files
 from arena_gitops.repo.python import Module
-from arena_gitops.repo.yaml import Document
 from arena_gitops.spec.job import DatasetInput, EnvironmentInput, RewardInput
 from arena_gitops.spec.kinds.dataset import Dataset
 from arena_gitops.spec.kinds.environment import Environment

@@ -12,8 +12,8 @@ from typing import Any
 from arena_gitops.errors import Problem, Severity, Span
 from arena_gitops.repo import documents
 from arena_gitops.repo.catalog import Catalog, Entry, diagnostics
+from arena_gitops.repo.document import Document
 from arena_gitops.repo.files import FileProblemError
-from arena_gitops.repo.yaml import Document
 from arena_gitops.spec.kinds.experiment import Experiment
 from arena_gitops.spec.manifest.dialects import canonical_path
 from arena_gitops.spec.manifest.model import Manifest

@@ -9,7 +9,7 @@ go on, so one pass reports them all.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,12 +27,8 @@ from _ruamel_yaml import (  # type: ignore[import-not-found]  # the C extension 
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from arena_gitops.errors import Diagnostic, Severity, Span
+from arena_gitops.repo.document import Document, Path, Place, Reading
 from arena_gitops.repo.scalars import Scalar, ScalarError, looks_like_date, resolve
-
-Path = tuple[str | int, ...]
-"""Keys and list indexes from a document's top to a value."""
-Place = tuple[int, int]
-"""1-based line and column."""
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 40
@@ -41,43 +37,6 @@ MAX_NODES = 50_000
 _TOO_DEEP = f"nested deeper than {MAX_DEPTH} levels"
 _CONTROL = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters YAML does not allow."""
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """One YAML document: plain data, and where each part of it was written."""
-
-    file: str
-    value: Any
-    start: Place
-    places: Mapping[Path, Place]
-    """value → where it starts"""
-    keys: Mapping[Path, Place]
-    """value → where its key starts"""
-    texts: Mapping[Path, str]
-    """value that is not text → how it was written (`1_000`, `2.5e05`)"""
-
-    def span(self, path: Path = ()) -> Span:
-        """Place of a value, or of the nearest thing around it that was written."""
-        return self._find(self.places, path)
-
-    def key_span(self, path: Path) -> Span:
-        """Place of a value's key, or of the value itself in a list."""
-        place = self.keys.get(path)
-        return Span(self.file, *place) if place else self.span(path)
-
-    def _find(self, places: Mapping[Path, Place], path: Path) -> Span:
-        while path and path not in places:
-            path = path[:-1]
-        return Span(self.file, *places.get(path, self.start))
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What a file held, and what was wrong with it."""
-
-    documents: tuple[Document, ...]
-    problems: tuple[Diagnostic, ...]
 
 
 def read(data: bytes, file: str) -> Reading:
