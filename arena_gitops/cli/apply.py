@@ -96,7 +96,7 @@ def apply(
     allowed = allow | ({app.ALLOW_DIRTY} if allow_dirty else frozenset())
     follower = Follower(session)
     world = app.World(
-        connect(choice, os.environ, create=True, say=session.say),
+        session.using(connect(choice, os.environ, create=True, say=session.say)),
         journal=repository.journal(choice),
         listener=follower,
     )

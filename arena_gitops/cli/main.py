@@ -114,6 +114,7 @@ def run(args: Sequence[str], *, name: str = "arena") -> int:
     except BaseException as error:  # noqa: BLE001  # the one choke point: it maps, reports and never hides
         return _report(error, session)
     finally:
+        session.close()
         signal.signal(signal.SIGTERM, before)
     return code if isinstance(code, int) else 0
 

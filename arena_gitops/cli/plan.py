@@ -57,7 +57,7 @@ def plan(
     session.json = session.json or form == "json"
     repository = Repository.read(namespace)
     choice = repository.choose(target)
-    platform = connect(choice, os.environ, say=session.say, run_named=False)
+    platform = session.using(connect(choice, os.environ, say=session.say, run_named=False))
     planned = app.plan(app.World(platform), repository.desired, target=choice.name, allow=allow)
     if out is not None:
         write_atomically(out, planned.to_json())

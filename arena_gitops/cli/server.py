@@ -28,7 +28,9 @@ def server() -> None:
 @click.pass_obj
 def start(session: Session, runner: str | None) -> None:
     """Start the local server, or say where it is."""
-    platform = open_local(Home.of(os.environ), find=lambda: find_runner(runner), say=session.say)
+    platform = session.using(
+        open_local(Home.of(os.environ), find=lambda: find_runner(runner), say=session.say)
+    )
     click.echo(platform.url)
 
 

@@ -9,10 +9,22 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
+from typing import Protocol, TypeVar
 
 import click
+
+
+class Closable(Protocol):
+    """Something with an end."""
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        ...
+
+
+Resource = TypeVar("Resource", bound=Closable)
 
 
 class Session:
@@ -25,6 +37,16 @@ class Session:
         """the signal behind a KeyboardInterrupt"""
         self.printed = False
         """whether the JSON document is out already"""
+        self._open = ExitStack()
+
+    def using(self, resource: Resource) -> Resource:
+        """Keep something open until the command has ended."""
+        self._open.callback(resource.close)
+        return resource
+
+    def close(self) -> None:
+        """Close everything that was used."""
+        self._open.close()
 
     def chdir(self, folder: str) -> None:
         """`--chdir`: relative paths of later options are read from there, as with `make -C`."""

@@ -55,12 +55,12 @@ def open_stack(session: Session, target: str | None, namespace: str) -> Stack:
     """The stack of the repository we stand in, on its server; only `arena.yaml` needs to be valid."""
     head = load_head(find_root(Path.cwd()), namespace=namespace)
     choice = choose(target, os.environ, head.targets, head.default_target)
-    return Stack(head.owner, connect(choice, os.environ, say=session.say))
+    return Stack(head.owner, session.using(connect(choice, os.environ, say=session.say)))
 
 
 def open_server(session: Session, target: str | None) -> HttpPlatform:
     """A server by itself; the repository, if we stand in one, only says which."""
-    platform = connect(_choose_anywhere(target), os.environ, say=session.say)
+    platform = session.using(connect(_choose_anywhere(target), os.environ, say=session.say))
     if isinstance(platform, AbsentPlatform):
         raise PlatformUnreachableError(
             "there is no local server yet: nothing has been applied on this machine"

@@ -28,6 +28,9 @@ class AbsentPlatform:
 
     name = "http"
 
+    def close(self) -> None:
+        """Nothing is open."""
+
     def observe(self, owner: Owner) -> ObservedState:
         """An empty state; what the server could train is unknown."""
         return ObservedState(platform=self.name)

@@ -210,8 +210,18 @@ def _foreign(request: Request, url: str) -> Iterator[None]:
 
 
 def refusal(status: int, text: str, what: str) -> ArenaError:
-    """The exception that a refusing answer stands for."""
-    body = _error_body(status, text, what)
+    """The exception that a refusing answer stands for.
+
+    A refusal of ours explains itself. Everything else (a failing server, a proxy, a redirect) is told with the
+    request and the status, because its own words are seldom enough.
+    """
+    try:
+        body = ErrorBody.model_validate_json(text)
+    except ValidationError:
+        said = " ".join(text.split())[:200]
+        body = ErrorBody(
+            code=f"http-{status}", message=f"{what} answered {status}" + (f": {said}" if said else "")
+        )
     match status:
         case 401 | 403:
             return AuthError(f"{body.message} ({what} answered {status})")
@@ -224,12 +234,4 @@ def refusal(status: int, text: str, what: str) -> ArenaError:
         case _ if 400 <= status < 500:
             return PlatformRejectedError(Rejection(status, body.code, body.message, body.details))
         case _:
-            return PlatformError(body.message)
-
-
-def _error_body(status: int, text: str, what: str) -> ErrorBody:
-    try:
-        return ErrorBody.model_validate_json(text)
-    except ValidationError:  # a proxy's page, a redirect: say what came instead of hiding it
-        said = f": {' '.join(text.split())[:200]}" if text.strip() else ""
-        return ErrorBody(code=f"http-{status}", message=f"{what} answered {status}{said}")
+            return PlatformError(f"{body.message} ({what} answered {status})")
