@@ -7,15 +7,20 @@ descriptors of their own: what users print goes elsewhere and cannot be mistaken
 """
 
 # pathlib would cost every worker half of its start-up time, so:
-# ruff: noqa: PTH100, PTH117, PTH118, PTH120
+# ruff: noqa: PTH101, PTH100, PTH117, PTH118, PTH120
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import inspect
 import json
 import os
+import select
+import shutil
+import signal
 import struct
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from numbers import Real
@@ -242,6 +247,43 @@ def enclose(config: Frame, standing: set[str], verdicts: list[walls.Verdict]) ->
     walls.die_with_parent()
 
 
+def guard(child: int, requests: int, box: str) -> int:
+    """Wait for `child`; when our parent is gone, however it went, end everything and clean up."""
+    poll = select.poll()
+    poll.register(requests, 0)  # nothing but the hang-up of the last writer
+    step = None
+    try:
+        poll.register(os.pidfd_open(child), select.POLLIN)
+    except OSError:
+        step = 100  # milliseconds: an old kernel is asked again and again
+    orphaned = False
+    while not orphaned and not os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        orphaned = any(descriptor == requests for descriptor, _ in poll.poll(step))
+        if orphaned and not graceful(child):
+            os.kill(child, signal.SIGKILL)
+    code = watch(child)
+    if orphaned:
+        discard(box)
+    return code
+
+
+def discard(box: str) -> None:
+    """Delete the sandbox's folder; another process of the same pool may be doing so too."""
+    for folder, _, _ in os.walk(box):
+        with contextlib.suppress(FileNotFoundError):
+            os.chmod(folder, 0o700)
+    shutil.rmtree(box, ignore_errors=True)
+
+
+def graceful(child: int) -> bool:
+    """Whether an idle child has seen the closed pipe and ended by itself."""
+    for _ in range(20):
+        if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            return True
+        time.sleep(0.01)
+    return False
+
+
 def watch(child: int) -> int:
     """Reap whatever ends; return how `child` ended, signals as 128 + number."""
     while True:
@@ -259,9 +301,8 @@ def main() -> None:
     first = os.fork()
     if first:
         channel.send({"pid": first})
-        os.close(int(sys.argv[1]))
         os.close(int(sys.argv[2]))
-        os._exit(watch(first))
+        os._exit(guard(first, int(sys.argv[1]), str(config["box"])))
     enclose(config, standing, verdicts)
     second = os.fork()
     if second:

@@ -232,6 +232,7 @@ def config(program: Program, box: Box, limits: Limits) -> str:
     venv = {str(program.python.parent.parent)} if program.python else set()
     return json.dumps(
         {
+            "box": str(box.root),
             "root": str(box.files),
             "entry": program.entry,
             "function": program.function,

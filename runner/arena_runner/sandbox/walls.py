@@ -54,7 +54,7 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, data: 
 def separate(*, network: bool) -> tuple[set[str], list[Verdict]]:
     """Leave the parent's namespaces; returns the walls that stand and what could not be done."""
     outside = (os.getuid(), os.getgid())
-    wanted = NEWNS | NEWPID | NEWIPC | (0 if network else NEWNET)
+    wanted = NEWPID | NEWIPC | (0 if network else NEWNET)  # mounts follow, in the first process inside
     try:
         _call("unshare", ctypes.c_int(wanted if outside[0] == 0 else wanted | NEWUSER))
         if outside[0] != 0:
@@ -78,6 +78,7 @@ def _map_self(uid: int, gid: int) -> None:
 
 def build_root(root: str, visible: list[str], temporary: str, tmp_bytes: int, owner: tuple[int, int]) -> None:
     """Make `root` the file system: the system and `visible` read-only, an own writable `temporary` and `/tmp`."""
+    _call("unshare", ctypes.c_int(NEWNS))
     _mount(None, "/", None, MS_REC | MS_PRIVATE)
     _mount("tmpfs", root, "tmpfs", MS_NOSUID, "mode=755,size=1m")
     for path in SYSTEM:

@@ -241,3 +241,34 @@ def test_the_box_is_deleted(pool_of):
         root = pool._box.root
         assert root.exists()
     assert not root.exists()
+
+
+OWNER = """
+import sys
+from pathlib import Path
+from arena_gitops.spec.job import RewardInput
+from arena_runner.sandbox import RewardPool, ScoreRow
+reward = RewardInput(address="reward/r", files={"r.py": "sha256:" + "0" * 64}, entry="r.py")
+with RewardPool(reward, Path(sys.argv[1])) as pool:
+    print(pool._box.root, flush=True)
+    pool.score([ScoreRow("q", "a", "c")])
+"""
+
+
+@pytest.mark.parametrize("body", ["while True: pass", "import time; time.sleep(1000)"])
+def test_a_hanging_reward_dies_with_the_worker_that_was_killed(tmp_path: Path, body):
+    import subprocess
+    import sys
+
+    (tmp_path / "r.py").write_text(f"def reward(q, a, c):\n    {body}\n")
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    box = owner.stdout.readline().strip()
+    time.sleep(0.2)
+    children = psutil.Process(owner.pid).children(recursive=True)
+    assert children
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    _, alive = psutil.wait_procs(children, timeout=5)
+    assert alive == []
+    assert not Path(box).exists()
