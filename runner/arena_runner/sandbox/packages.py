@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import importlib.util
 import json
 import os
 import shutil
@@ -37,21 +38,13 @@ def python_with(requirements: tuple[str, ...], *, entry: str) -> Path | None:
 def _build(folder: Path, requirements: tuple[str, ...], entry: str) -> None:
     if folder.exists():
         shutil.rmtree(folder)  # an earlier attempt was cut short
-    base = str(getattr(sys, "_base_executable", sys.executable))
-    pip = [
-        str(folder / "bin" / "python"),
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-input",
-        "--only-binary",
-        ":all:",
-    ]
-    for command in (
-        [base, "-m", "venv", str(folder)],
-        [*pip, "--disable-pip-version-check", "--", *requirements],
-    ):
+    base, inside = str(getattr(sys, "_base_executable", sys.executable)), str(folder / "bin" / "python")
+    # Our own pip installs for the new environment; giving each one a pip of its own would take longer than the rest.
+    ours = importlib.util.find_spec("pip") is not None
+    pip = [sys.executable, "-m", "pip", "--python", inside] if ours else [inside, "-m", "pip"]
+    flags = ["--quiet", "--no-input", "--disable-pip-version-check", "--only-binary", ":all:"]
+    create = [base, "-m", "venv", *(["--without-pip"] if ours else []), str(folder)]
+    for command in (create, [*pip, "install", *flags, "--", *requirements]):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             last = " ".join((done.stderr or done.stdout).strip().splitlines()[-3:])
