@@ -28,6 +28,9 @@ class Role(StrEnum):
     INFERENCE = "inference"
 
 
+EMBEDDED = "embedded"
+"""Subject of the token that the owner of the home uses."""
+
 INCLUDES: dict[Role, frozenset[Role]] = {
     Role.VIEWER: frozenset({Role.VIEWER}),
     Role.EDITOR: frozenset({Role.VIEWER, Role.EDITOR, Role.INFERENCE}),
@@ -65,6 +68,15 @@ def issue(
         row = TokenRow(hash=_hash(text), role=role, subject=subject, run_id=run_id, created=world.clock())
         session.merge(row)
     return text
+
+
+def issue_embedded(world: World, text: str | None) -> str:
+    """The token of `server.json`: the one of the last life if it is remembered, and no other."""
+    token = issue(world, Role.ADMIN, EMBEDDED, text=text)
+    with world.store.write() as session:
+        others = delete(TokenRow).where(TokenRow.subject == EMBEDDED, TokenRow.hash != _hash(token))
+        session.execute(others)
+    return token
 
 
 def revoke_run(world: World, run_id: str) -> None:

@@ -20,9 +20,10 @@ from arena_gitops.errors import ArenaError
 from arena_runner.server import life
 from arena_runner.server.app import create_app
 from arena_runner.server.artifacts import BlobStore
-from arena_runner.server.auth import Role, issue
+from arena_runner.server.auth import issue_embedded
 from arena_runner.server.home import Home
 from arena_runner.server.plant import Plant
+from arena_runner.server.services import resources
 from arena_runner.server.settings import load_settings, load_tiers
 from arena_runner.server.store.database import Store
 from arena_runner.server.world import VERSION, World
@@ -52,7 +53,8 @@ def serve(home: Home, host: str, port: int, mlflow_uri: str | None) -> None:
     with life.only_server(home):
         world = open_world(home)
         previous = life.remembered(home)
-        token = issue(world, Role.ADMIN, "embedded", text=previous.token if previous else None)
+        token = issue_embedded(world, previous.token if previous else None)
+        resources.forget_old_answers(world)
         listener = life.listen(host, port, previous.port if previous else None)
         bound = listener.getsockname()[1]
         world.links.server = f"http://{host}:{bound}"

@@ -20,8 +20,8 @@ from arena_runner.server.supervised import Program, Supervised
 from arena_runner.server.world import ModelServer, World
 
 TOKEN = "ARENA_MODEL_SERVER_TOKEN"  # noqa: S105 - a variable's name
-GIVE_UP_AFTER = 3
-"""Starts in a row after which a model server is said to be broken."""
+GIVE_UP_AFTER = 2
+"""Failed starts in a row before the last: then a model server is said to be broken."""
 
 
 class RolloutError(ArenaError):

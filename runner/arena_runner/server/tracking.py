@@ -187,13 +187,16 @@ class Tracker(Controller):
 
     def _series(self, run_id: str) -> dict[tuple[int, str], int]:
         with self.world.store.read() as session:
-            rows = session.scalars(select(SeriesRow).where(SeriesRow.run_id == run_id))
-            return {(row.member, row.key): row.step for row in rows}
+            return {(row.member, row.key): row.step for row in session.scalars(_series(run_id))}
 
     def _mark(self, run_id: str, rows: Sequence[EventRow], known: dict[tuple[int, str], int]) -> None:
         with self.world.store.write() as session:
+            stored = {(s.member, s.key): s for s in session.scalars(_series(run_id))}
             for (member, key), step in known.items():
-                session.merge(SeriesRow(run_id=run_id, member=member, key=key, step=step))
+                if (member, key) in stored:
+                    stored[member, key].step = step
+                else:
+                    session.add(SeriesRow(run_id=run_id, member=member, key=key, step=step))
             for row in rows:
                 session.get_one(EventRow, row.id).tracked = True
 
@@ -232,6 +235,10 @@ class Tracker(Controller):
                 picture, f"{pair.run.experiment} v{pair.run.version}", reward, fitness, summary.lineage
             )
             ledger.upload_file(ids["run"], picture)
+
+
+def _series(run_id: str) -> Any:
+    return select(SeriesRow).where(SeriesRow.run_id == run_id)
 
 
 def _machine(event: Started) -> dict[str, str]:

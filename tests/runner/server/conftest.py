@@ -54,6 +54,8 @@ class Server:
     home: Path
     mlflow: str | None = NO_MLFLOW
     settings: dict = field(default_factory=dict)
+    tiers: int | None = None
+    """slots of its one tier; None: the default tiers"""
     process: subprocess.Popen | None = None
     http: httpx.Client | None = None
 
@@ -63,6 +65,9 @@ class Server:
         model_server = {"command": [sys.executable, str(HERE / "scripted_model_server.py")]}
         settings = {"worker": worker, "model_server": model_server, **self.settings}
         (self.home / "settings.yaml").write_text(json.dumps(settings))
+        if self.tiers is not None:
+            tier = {"id": "local", "num_cpus": 2, "ram_gb": 4.0, "credits_per_node_hour": 1.0}
+            (self.home / "tiers.yaml").write_text(json.dumps({"tiers": [{**tier, "slots": self.tiers}]}))
         command = [sys.executable, "-m", "arena_runner.cli", "server", "--home", str(self.home)]
         command += ["--mlflow-uri", self.mlflow] if self.mlflow else []
         with (self.home / "server.log").open("ab") as log:
@@ -98,6 +103,11 @@ class Server:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
+    def retire(self, address, etag=None):
+        params = {"stack": "team", "namespace": "main"}
+        headers = {"If-Match": etag} if etag else {}
+        return self.http.delete(f"/api/v1/resources/{address}", params=params, headers=headers)
+
     def state(self, stack="team"):
         return self.http.get("/api/v1/state", params={"stack": stack}).json()
 
@@ -132,9 +142,18 @@ def _own_processes(home):
                 continue
 
 
+def end(server):
+    """Stop a server; nothing that it started may outlive it."""
+    server.stop()
+    left = list(_own_processes(server.home))
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left, f"{server.home}: processes outlived their server: {left}"
+
+
 @pytest.fixture
 def make_server(tmp_path):
-    """Servers that are stopped, with everything they started, when the test ends."""
+    """Servers of this test alone."""
     made = []
 
     def make(name="home", **options):
@@ -144,16 +163,29 @@ def make_server(tmp_path):
 
     yield make
     for server in made:
-        server.stop()
-        left = list(_own_processes(server.home))
-        for pid in left:
-            os.kill(pid, signal.SIGKILL)
-        assert not left, f"{server.home}: processes outlived their server: {left}"
+        end(server)
 
 
 @pytest.fixture
 def server(make_server):
+    """A server of this test alone, which may be killed."""
     return make_server().start()
+
+
+@pytest.fixture(scope="module")
+def shared_server(tmp_path_factory):
+    """A server of the whole module, with room for eight workers; each test uses names of its own."""
+    server = Server(tmp_path_factory.mktemp("shared") / "home", tiers=8).start()
+    yield server
+    end(server)
+
+
+@pytest.fixture(scope="module")
+def tracking_server(tmp_path_factory):
+    """A server of the whole module with an MLflow of its own."""
+    server = Server(tmp_path_factory.mktemp("tracked") / "home", mlflow=None).start()
+    yield server
+    end(server)
 
 
 @pytest.fixture(scope="session")
@@ -161,10 +193,4 @@ def build():
     """The bodies and the waiting of this folder, for tests that cannot import a conftest."""
     import types
 
-    return types.SimpleNamespace(experiment=experiment, deployment=deployment, until=until)
-
-
-@pytest.fixture(scope="session")
-def server_class():
-    """For fixtures that keep one server for a whole module."""
-    return Server
+    return types.SimpleNamespace(experiment=experiment, deployment=deployment, until=until, Server=Server)

@@ -1,20 +1,21 @@
 """Events into a real MLflow: every step once, members as child runs, checkpoints as registered versions."""
 
+from pathlib import Path
+
 import pytest
 
 pytestmark = pytest.mark.timeout(110)
 
 
 @pytest.fixture(scope="module")
-def tracked(tmp_path_factory, server_class, build):
-    """A server with its own MLflow, and a run of three iterations whose worker is killed in the second."""
-    server = server_class(tmp_path_factory.mktemp("tracked") / "home", mlflow=None).start()
+def tracked(tracking_server, build):
+    """A run of three iterations whose worker is killed in the second."""
+    server = tracking_server
     body = build.experiment("exp", steps=24, die_in=[[0, 2]])
     run_id = server.apply("exp", body)["run"]["run_id"]
     server.wait_run(run_id, "completed")
     build.until(lambda: server.run(run_id)["mlflow_url"], 60)
-    yield server, run_id
-    server.stop()
+    return server, run_id
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +80,7 @@ def test_the_alias_best_points_to_the_fittest(mlflow):
 def test_a_checkpoints_files_can_be_listed_and_fetched(mlflow, tmp_path):
     run = members(mlflow)["1"].info.run_id
     path = mlflow.download_artifacts(run, "checkpoints/step_24/adapter_config.json", str(tmp_path))
-    assert open(path).read() == "{}"
+    assert Path(path).read_text() == "{}"
 
 
 def test_provenance_lineage_and_curves_are_there(mlflow):

@@ -149,23 +149,33 @@ class DeploymentsController(Controller):
             return frozenset(session.scalars(query))
 
     def _roll_out(self, revision: RevisionRow) -> None:
-        model = _model(revision).id
-        broken = self.fleet.broken(model)
         try:
-            if broken is not None:
-                raise RolloutError(f"the model server of {model} does not start: {broken}")
-            if self.world.clock() - revision.created > LOAD_S:
-                raise RolloutError(f"it did not load within {LOAD_S:g} s")
-            with self._line(model) as line:
-                if line is None:
-                    return
-                load(self.world, line, revision)
-                self._say(revision, "probing", f"probing {revision.checkpoint}")
-                probe(self.world, line, revision)
+            probed = self._load_and_probe(revision)
         except RolloutError as problem:
             self._fail(revision, str(problem))
         else:
-            self._flip(revision)
+            if probed:
+                self._flip(revision)
+
+    def _load_and_probe(self, revision: RevisionRow) -> bool:
+        """Whether the revision is loaded and answers; False while its model server does not."""
+        model = _model(revision).id
+        self._check_patience(revision, model)
+        probed = False
+        with self._line(model) as line:
+            if line is not None:
+                load(self.world, line, revision)
+                self._say(revision, "probing", f"probing {revision.checkpoint}")
+                probe(self.world, line, revision)
+                probed = True
+        return probed
+
+    def _check_patience(self, revision: RevisionRow, model: str) -> None:
+        broken = self.fleet.broken(model)
+        if broken is not None:
+            raise RolloutError(f"the model server of {model} does not start: {broken}")
+        if self.world.clock() - revision.created > LOAD_S:
+            raise RolloutError(f"it did not load within {LOAD_S:g} s")
 
     @contextmanager
     def _line(self, model: str) -> Iterator[AdapterLine | None]:

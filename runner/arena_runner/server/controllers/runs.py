@@ -57,10 +57,9 @@ class RunsController(Controller):
             alive = [i for i in map(_identity, _with_worker(session)) if i is not None]
         processes.stop_all(alive, DRAIN_S)
         with self.world.store.write() as session:
-            query = select(RunRow, RunStateRow).join(RunStateRow)
-            for row in session.execute(query.where(RunStateRow.state.in_(runs.AT_WORK))):
-                _requeue_drained(RunPair(*row), self.world.clock())
             for state in _with_worker(session):
+                if state.state in runs.AT_WORK:
+                    _requeue_drained(runs.get(session, state.run_id), self.world.clock())
                 state.worker_pid = state.worker_started = None
 
     def _open_runs(self) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sqlalchemy import select, tuple_
+from sqlalchemy import func, select, tuple_
 from sqlalchemy.orm import Session
 
 from arena_gitops.spec.algorithms import ALGORITHMS
@@ -19,9 +19,9 @@ from arena_gitops.spec.wire import (
     ResourceDocument,
     StateDocument,
 )
-from arena_runner.server.choice import best
 from arena_runner.server.services import runs
 from arena_runner.server.store.tables import (
+    CheckpointRow,
     DeploymentStateRow,
     ResourceRow,
     RevisionRow,
@@ -129,21 +129,24 @@ def _deployments_of(session: Session, world: World, rows: list[ResourceRow]) -> 
 
 
 def _known_runs(session: Session) -> tuple[KnownRun, ...]:
-    query = select(RunRow, RunStateRow).join(RunStateRow).where(RunRow.wanted == "run")
-    found = list(session.execute(query.where(RunStateRow.state.in_(runs.USABLE)).order_by(RunRow.created)))
-    exports = runs.checkpoints_of(session, [run.id for run, _ in found])
-    known = []
-    for run, observed in found:
-        fittest = best(exports.get(run.id, ()))
-        known.append(
-            KnownRun(
-                run_id=run.id,
-                fingerprint=run.fingerprint,
-                experiment=run.experiment,
-                version=run.version,
-                state=observed.state,
-                fitness=fittest.fitness if fittest else None,
-                max_steps=run.max_steps,
-            )
+    fitness = select(CheckpointRow.run_id, func.max(CheckpointRow.fitness).label("best"))
+    fittest = fitness.group_by(CheckpointRow.run_id).subquery()
+    query = (
+        select(RunRow, RunStateRow, fittest.c.best)
+        .join(RunStateRow)
+        .outerjoin(fittest, fittest.c.run_id == RunRow.id)
+        .where(RunRow.wanted == "run", RunStateRow.state.in_(runs.USABLE))
+        .order_by(RunRow.created)
+    )
+    return tuple(
+        KnownRun(
+            run_id=run.id,
+            fingerprint=run.fingerprint,
+            experiment=run.experiment,
+            version=run.version,
+            state=observed.state,
+            fitness=best,
+            max_steps=run.max_steps,
         )
-    return tuple(known)
+        for run, observed, best in session.execute(query)
+    )

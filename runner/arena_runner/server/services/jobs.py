@@ -62,12 +62,7 @@ def report(world: World, run_id: str, segment: int, batch: EventBatch) -> EventR
         _check_fence(pair, segment, batch)
         if RunState(pair.state.state).ended:  # the answer to its last batch was lost
             return EventReceipt(accepted_seq=pair.state.last_seq, directive="stop")
-        for event in batch.events:
-            if event.seq <= pair.state.last_seq:
-                continue  # a repeat
-            if event.seq != pair.state.last_seq + 1:
-                break  # a gap: the receipt tells the worker where to go on
-            _record(session, world, pair, event)
+        _record(session, world, pair, batch.events)
         pair.state.heartbeat = pair.state.updated = world.clock()
         receipt = EventReceipt(accepted_seq=pair.state.last_seq, directive=_directive(pair))
     if batch.events:
@@ -164,19 +159,30 @@ def _check_fence(pair: RunPair, segment: int, batch: EventBatch) -> None:
         raise RefusedError(409, "fenced", message, {"segment": str(current), "fence": str(pair.state.fence)})
 
 
-def _record(session: Session, world: World, pair: RunPair, event: JobEvent) -> None:
+def _record(session: Session, world: World, pair: RunPair, events: Iterable[JobEvent]) -> None:
     state = pair.state
-    _check_uploads(world, event)
-    state.last_seq = event.seq
-    state.last_index += 1
-    body = event.model_dump(mode="json")
-    row = EventRow(run_id=pair.run.id, position=state.last_index, segment=state.segments - 1, seq=event.seq)
-    row.type, row.body, row.tracked = event.type, body, False
-    session.add(row)
-    state.summary = fold(Summary.model_validate(state.summary), event).model_dump(mode="json")
+    summary = Summary.model_validate(state.summary)
+    for event in events:
+        if event.seq <= state.last_seq:
+            continue  # a repeat
+        if event.seq != state.last_seq + 1:
+            break  # a gap: the receipt tells the worker where to go on
+        _check_uploads(world, event)
+        state.last_seq, state.last_index = event.seq, state.last_index + 1
+        row = EventRow(run_id=pair.run.id, position=state.last_index, segment=state.segments - 1)
+        row.seq, row.type, row.tracked = event.seq, event.type, False
+        row.body = event.model_dump(mode="json")
+        session.add(row)
+        summary = fold(summary, event)
+        _act(session, world, pair, event)
+    state.summary = summary.model_dump(mode="json")
+
+
+def _act(session: Session, world: World, pair: RunPair, event: JobEvent) -> None:
+    """What an event changes beyond the figures."""
     match event:
         case Started():
-            state.state, state.message = RunState.RUNNING, ""
+            pair.state.state, pair.state.message = RunState.RUNNING, ""
         case CheckpointSaved():
             _keep_checkpoint(session, pair, event)
         case ResumeStateSaved():

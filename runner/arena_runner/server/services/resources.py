@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import func, select
+from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from arena_gitops.spec.digest import Fingerprint, sha256_json
@@ -78,6 +78,13 @@ def retire(world: World, address: Address, owner: Owner, etag: str | None) -> No
         if address.kind == "deployment":
             deployments.retire(session, world, row)
     world.bell.ring()
+
+
+def forget_old_answers(world: World) -> None:
+    """Answers to idempotency keys are kept for 30 days."""
+    with world.store.write() as session:
+        old = IdempotencyRow.created < world.clock() - KEEP_ANSWERS_S
+        session.execute(delete(IdempotencyRow).where(old))
 
 
 def find(session: Session, address: Address, namespace: str) -> ResourceRow | None:

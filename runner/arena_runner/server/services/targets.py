@@ -28,6 +28,9 @@ from arena_runner.server.store.tables import (
 )
 from arena_runner.server.summary import Summary
 
+Place = tuple[str, int, int]
+"""run, step, member"""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -113,7 +116,7 @@ def _is(serving: RevisionRow | None, target: Target) -> bool:
 
 def _gate(session: Session, target: Target, gate: Gate, serving: RevisionRow | None) -> Waiting | None:
     place = (target.run.id, target.checkpoint.step, target.checkpoint.member)
-    value = _measure(session, *place, gate.metric, target.checkpoint.fitness)
+    value = _measure(session, place, gate.metric, target.checkpoint.fitness)
     if value is None:
         return Waiting("held", f"{target.checkpoint.label} has no {gate.metric}, which the gate asks for")
     what = f"{target.checkpoint.label}: {gate.metric} {value:.4g}"
@@ -121,7 +124,8 @@ def _gate(session: Session, target: Target, gate: Gate, serving: RevisionRow | N
         return Waiting("held", f"{what} is below the gate's {gate.min:g}")
     if gate.min_delta is None or serving is None or not _comparable(session, target.run, serving):
         return None
-    before = _measure(session, serving.run_id, serving.step, serving.member, gate.metric, None)
+    place = (serving.run_id, serving.step, serving.member)
+    before = _measure(session, place, gate.metric, None)
     if before is not None and value < before + gate.min_delta:
         message = f"{what} is not better by {gate.min_delta:g} than {before:.4g} of {serving.checkpoint}"
         return Waiting("held", f"{message}, which serves")
@@ -141,10 +145,9 @@ def _comparable(session: Session, run: RunRow, serving: RevisionRow) -> bool:
     )
 
 
-def _measure(
-    session: Session, run_id: str, step: int, member: int, metric: str, fitness: float | None
-) -> float | None:
+def _measure(session: Session, place: Place, metric: str, fitness: float | None) -> float | None:
     """A checkpoint's figure: of its evaluation, or of the test split if it was scored there."""
+    run_id, step, member = place
     query = select(EventRow.body).where(EventRow.run_id == run_id, EventRow.type == "evaluation")
     for body in session.scalars(query.order_by(EventRow.position)):
         if (body["step"], body["member"]) == (step, member):
@@ -157,10 +160,11 @@ def _measure(
                 return float(values[metric])
     if metric in {"fitness", "eval/reward"}:
         return fitness
-    return _tested(session, run_id, step, member, metric)
+    return _tested(session, place, metric)
 
 
-def _tested(session: Session, run_id: str, step: int, member: int, metric: str) -> float | None:
+def _tested(session: Session, place: Place, metric: str) -> float | None:
+    run_id, step, member = place
     summary = Summary.model_validate(runs.get(session, run_id).state.summary)
     for scores in summary.test_scores:
         if (scores.label, scores.step, scores.member) == ("best", step, member):
