@@ -6,7 +6,7 @@ decode, and scores are put in row order, so what is learned does not depend on w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -115,17 +115,12 @@ class Scored:
                     self.pool.score, [ScoreRow(row["question"], row["answer"], texts[index])]
                 )
 
-            completions = self._generate(requests, submit)
+            completions = self.engine.generate(requests, submit)
             # In row order, so that of several faults the first row's is the one reported.
             return [
                 Answer(owners[i], completion, texts[i], scores[i].result()[0])
                 for i, completion in enumerate(completions)
             ]
-
-    def _generate(
-        self, requests: Sequence[Request], on_done: Callable[[int, Completion], None]
-    ) -> list[Completion]:
-        return self.engine.generate(requests, on_done)
 
     def _settings(self, member: Member) -> grpo.GrpoSettings:
         clip = _own(member, "clip_coef")
@@ -138,10 +133,10 @@ class Scored:
             max_grad_norm=_own(member, "max_grad_norm"),
             update_epochs=int(_own(member, "update_epochs")),
             temperature=_own(member, "temperature"),
+            normalisation=grpo.Normalisation(self.knobs.normalization),
+            max_completion_tokens=self.knobs.max_output_tokens or self.longest,
             advantage=grpo.Advantage(self.knobs.adv_norm),
             kl=grpo.Kl(self.knobs.kl_estimator),
-            normalisation=grpo.Normalisation(self.knobs.normalization),
-            max_completion_tokens=self.knobs.max_output_tokens or 0,
         )
 
 
