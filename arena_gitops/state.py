@@ -44,7 +44,7 @@ class DesiredResource:
     span: Span | None = None
     spans: Mapping[str, Span] = field(default_factory=lambda: MappingProxyType({}))
     """dotted path in `spec` → where the user wrote it"""
-    provenance: Provenance = Provenance()
+    provenance: Provenance = field(default_factory=Provenance)
     refusals: tuple[str, ...] = ()
     """what of an experiment's manifest has no room yet, in words: understood, and not to be trained"""
 
@@ -79,7 +79,7 @@ class DesiredState:
     policy: Policy = Policy()
     targets: Mapping[str, TargetSpec] = field(default_factory=lambda: MappingProxyType({}))
     default_target: str | None = None
-    provenance: Provenance = Provenance()
+    provenance: Provenance = field(default_factory=Provenance)
 
 
 @dataclass(frozen=True, slots=True)

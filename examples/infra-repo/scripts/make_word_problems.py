@@ -13,14 +13,52 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-NAMES = (
-    "Ada Ben Chloe Dario Elif Femi Greta Hugo Ines Jonas Kira Liam Mara Nils Oona Pavel Quinn Rosa Samir Tess "
-    "Uma Viktor Wren Xenia Yara Zeno"
-).split()
-THINGS = (
-    "apples pencils marbles stickers cookies books shells coins stamps balloons carrots buttons eggs cards "
-    "flowers oranges"
-).split()
+NAMES = [
+    "Ada",
+    "Ben",
+    "Chloe",
+    "Dario",
+    "Elif",
+    "Femi",
+    "Greta",
+    "Hugo",
+    "Ines",
+    "Jonas",
+    "Kira",
+    "Liam",
+    "Mara",
+    "Nils",
+    "Oona",
+    "Pavel",
+    "Quinn",
+    "Rosa",
+    "Samir",
+    "Tess",
+    "Uma",
+    "Viktor",
+    "Wren",
+    "Xenia",
+    "Yara",
+    "Zeno",
+]
+THINGS = [
+    "apples",
+    "pencils",
+    "marbles",
+    "stickers",
+    "cookies",
+    "books",
+    "shells",
+    "coins",
+    "stamps",
+    "balloons",
+    "carrots",
+    "buttons",
+    "eggs",
+    "cards",
+    "flowers",
+    "oranges",
+]
 PLACES = ["market", "school", "garden", "park", "library", "beach"]
 
 Problem = tuple[str, str, int]
@@ -54,9 +92,7 @@ def groups(rng: random.Random) -> Problem:
     """One multiplication."""
     name, thing = rng.choice(NAMES), rng.choice(THINGS)
     bags, each = rng.randint(2, 9), rng.randint(2, 9)
-    question = (
-        f"{name} packs {bags} bags with {each} {thing} in each bag. How many {thing} does {name} pack in total?"
-    )
+    question = f"{name} packs {bags} bags with {each} {thing} in each bag. How many {thing} does {name} pack in total?"
     return question, f"{bags} x {each} = {bags * each}", bags * each
 
 

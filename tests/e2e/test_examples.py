@@ -1,0 +1,76 @@
+"""Every example is a repository a user could own: it loads, plans, applies and settles over the memory platform."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from arena_gitops.app import Consent, World, apply, plan
+from arena_gitops.platforms.memory import MemoryPlatform
+from arena_gitops.repo.load import load
+from arena_gitops.spec.resource import KINDS
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+REPOSITORIES = sorted(path.parent.name for path in EXAMPLES.glob("*/arena.yaml"))
+
+
+@pytest.fixture
+def committed(tmp_path):
+    """Copy an example to a folder of its own and commit it there."""
+
+    def copy(name: str) -> Path:
+        root = tmp_path / name
+        shutil.copytree(EXAMPLES / name, root)
+        for command in (
+            ["init", "--quiet", "--initial-branch", "main"],
+            ["add", "--all"],
+            ["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "--quiet", "-m", "All of it"],
+        ):
+            subprocess.run(["git", "-C", root, *command], check=True)
+        return root
+
+    return copy
+
+
+def test_there_are_examples():
+    assert "infra-repo" in REPOSITORIES
+
+
+@pytest.mark.parametrize("name", REPOSITORIES)
+def test_an_example_settles_after_one_apply(committed, name):
+    desired = load(committed(name))
+    platform = MemoryPlatform()
+    world = World(platform)
+
+    first = plan(world, desired, target="local")
+    apply(world, first, desired, Consent.APPROVED)
+    second = plan(world, desired, target="local")
+
+    assert first.applyable
+    assert len(first.changes) == len(desired.resources)
+    assert not second.has_changes
+
+
+@pytest.mark.parametrize("name", REPOSITORIES)
+def test_an_example_declares_the_kinds_of_a_whole_change(committed, name):
+    kinds = {address.kind for address in load(committed(name)).resources}
+
+    assert kinds == set(KINDS) - {"environment"}
+
+
+@pytest.mark.parametrize(
+    ("name", "script"), [("infra-repo", "make_word_problems.py"), ("sft-then-grpo", "make_data.py")]
+)
+def test_the_generator_writes_the_committed_bytes_again(committed, name, script):
+    root = committed(name)
+    subprocess.run([sys.executable, root / "scripts" / script], check=True, capture_output=True)
+
+    changed = subprocess.run(
+        ["git", "-C", root, "status", "--porcelain"], check=True, capture_output=True, text=True
+    ).stdout
+
+    assert changed == ""
