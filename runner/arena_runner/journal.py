@@ -8,6 +8,8 @@ somebody else's ends everything quietly. Repeats are harmless: an event is its n
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 import threading
 import time
 from collections import deque
@@ -53,7 +55,9 @@ class Journal:
         self._clock = clock
         self._pending: deque[Entry] = deque()
         self._news = threading.Condition()
+        self._folder = path.parent
         self._seq = 0
+        self._chosen = 0
         self._stop: Stop | None = None
         self._closing = threading.Event()
         self._broken: Exception | None = None
@@ -147,28 +151,36 @@ class Journal:
 
     def _one_uploaded(self, entry: Entry) -> JobEvent:
         event = entry.event
-        if isinstance(event, ResumeStateSaved) and self._superseded(event):
-            return Log(
-                seq=event.seq,
-                ts=event.ts,
-                level="debug",
-                message=f"resume state {event.state.iteration} was superseded before it could be uploaded",
-            )
-        try:
-            for digest, path in entry.files.items():
-                self._link.put(digest, path)
-        except FileNotFoundError:
-            if not isinstance(event, ResumeStateSaved):
-                raise
-            return self._one_uploaded(entry)  # removed meanwhile, so a newer one is in the queue
+        if isinstance(event, ResumeStateSaved):
+            return self._resume_state(event)
+        self._upload(entry.files)
         return event
 
-    def _superseded(self, event: ResumeStateSaved) -> bool:
-        """Whether a newer resume state is waiting: only the newest is worth the upload."""
-        with self._news:
-            return any(
-                isinstance(e.event, ResumeStateSaved) and e.event.seq > event.seq for e in self._pending
-            )
+    def _resume_state(self, event: ResumeStateSaved) -> JobEvent:
+        """Of the resume states that wait only the newest is worth its bytes; it is sent ahead of its event.
+
+        Every upload picks the newest anew, so a slow line loses few iterations and a fast loop is never waited for.
+        """
+        while event.seq > self._chosen:
+            with self._news:
+                newest = [entry for entry in self._pending if isinstance(entry.event, ResumeStateSaved)][-1]
+            try:
+                self._upload(newest.files)
+            except FileNotFoundError:  # the loop went on and keeps newer ones only
+                continue
+            self._chosen = newest.event.seq
+        if event.seq == self._chosen:
+            return event
+        message = f"resume state {event.state.iteration} was superseded before it could be uploaded"
+        return Log(seq=event.seq, ts=event.ts, level="debug", message=message)
+
+    def _upload(self, files: Files) -> None:
+        """Send files under a second name, so that the loop may remove its own meanwhile."""
+        with tempfile.TemporaryDirectory(dir=self._folder, prefix=".outbox-") as outbox:
+            for digest, path in files.items():
+                os.link(path, Path(outbox) / digest)
+            for digest in files:
+                self._link.put(digest, Path(outbox) / digest)
 
     def _report(self, events: list[JobEvent]) -> None:
         receipt = self._link.report(EventBatch(fence=self._fence, events=tuple(events)))

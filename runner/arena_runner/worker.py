@@ -131,16 +131,20 @@ def _left(journal: Journal, why: Stop) -> int:
 def _signals(journal: Journal) -> Iterator[None]:
     """SIGTERM and SIGINT end the run at the end of its iteration, or this process after `LEAVE_S`."""
 
+    timers: list[threading.Timer] = []
+
     def leave(_number: int, _frame: FrameType | None) -> None:
         journal.ask_to_stop(Stop.INTERRUPTED)
-        timer = threading.Timer(LEAVE_S, os._exit, (TERMINATED,))
-        timer.daemon = True
-        timer.start()
+        timers.append(threading.Timer(LEAVE_S, os._exit, (TERMINATED,)))
+        timers[-1].daemon = True
+        timers[-1].start()
 
     before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
+        for timer in timers:
+            timer.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -272,6 +272,27 @@ def test_of_waiting_resume_states_only_the_newest_is_uploaded(server, tmp_path):
     assert server.puts == [digest_of(b"2")]
 
 
+def test_a_loop_faster_than_the_line_still_has_its_resume_states_uploaded(server, tmp_path):
+    """Each upload takes the newest state there is, and is not overtaken by the next ones."""
+    with Journal(tmp_path / "e.ndjson", claimed(server), fence=3, heartbeat_s=5) as journal:
+        for i in range(200):
+            path = tmp_path / f"state{i}"
+            path.write_bytes(b"%d" % i)
+            digest = digest_of(path.read_bytes())
+            journal.emit(
+                ResumeStateSaved(state=ResumeState(iteration=i, files={"f": digest})), {digest: path}
+            )
+            if i > 1:
+                (tmp_path / f"state{i - 2}").unlink()
+            time.sleep(0.001)
+        assert journal.drain(10)
+
+    saved = [e.state.iteration for e in server.events if e.type == "resume_state"]
+    assert saved[-1] == 199
+    assert len(saved) > 5
+    assert len(server.events) == 200
+
+
 def test_heartbeats_are_sent_while_nothing_happens(server, tmp_path):
     with Journal(tmp_path / "e.ndjson", claimed(server), fence=3, heartbeat_s=0.02):
         time.sleep(0.3)
