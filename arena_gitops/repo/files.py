@@ -89,10 +89,13 @@ class Files:
         return self.checkout.root / path
 
     def read(self, path: str) -> bytes:
-        """A file's bytes as they are on disk; raises FileProblemError for a link that leaves the root."""
+        """A file's bytes as they are on disk; raises FileProblemError if it is outside the root or unreadable."""
         self._inside(path, "")
         self.read_paths.add(path)
-        return self.on_disk(path).read_bytes()
+        try:
+            return self.on_disk(path).read_bytes()
+        except OSError as error:
+            raise FileProblemError(f"{path} cannot be read: {error.strerror}", "unreadable-file") from error
 
     def source(self, path: str) -> bytes:
         """The stored bytes of a text file whose content is needed; a Git LFS pointer is refused."""
@@ -102,10 +105,16 @@ class Files:
         return blob.data if blob.data is not None else self.on_disk(path).read_bytes()
 
     def blob(self, path: str) -> Blob:
-        """A file by the digest of the bytes git would store, ready to upload."""
+        """A file by the digest of the bytes git would store, ready to upload; raises as `read` does."""
         if path not in self._blobs:
             self.read_paths.add(path)
-            self._blobs[path] = self._make_blob(self._inside(path, ""))
+            real = self._inside(path, "")
+            try:
+                self._blobs[path] = self._make_blob(real)
+            except OSError as error:
+                raise FileProblemError(
+                    f"{path} cannot be read: {error.strerror}", "unreadable-file"
+                ) from error
         return self._blobs[path]
 
     def changed(self, path: str) -> bool:

@@ -6,10 +6,10 @@ Problems and remarks are placed where their value was written, in the manifest o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from arena_gitops.errors import Problem, Severity, Span
+from arena_gitops.errors import Severity, Span
 from arena_gitops.repo import documents
 from arena_gitops.repo.catalog import Catalog, Entry, diagnostics
 from arena_gitops.repo.document import Document
@@ -62,8 +62,7 @@ def effective(catalog: Catalog, entry: Entry, resource: Experiment) -> Effective
     try:
         parsed = parse_manifest(_copy(document.value), overrides=_copy(resource.overrides))
     except ManifestError as error:
-        problems = [_blamed(problem, document, resource.overrides) for problem in error.problems]
-        catalog.problems.extend(diagnostics(document, problems, overrides=entry.document))
+        catalog.problems.extend(diagnostics(document, error.problems, overrides=entry.document))
         return None
     notes = diagnostics(document, parsed.notes, Severity.NOTE, entry.document)
     refused = diagnostics(document, parsed.refusals, Severity.WARNING, entry.document)
@@ -72,14 +71,6 @@ def effective(catalog: Catalog, entry: Entry, resource: Experiment) -> Effective
         f"{problem.message} ({problem.hint})" if problem.hint else problem.message for problem in refused
     )
     return Effective(parsed.manifest, document, entry.document, words)
-
-
-def _blamed(problem: Problem, document: Document, overrides: Mapping[str, Any]) -> Problem:
-    """A section that only `set:` brought in is the fault of its line."""
-    if problem.override is not None or not problem.path or problem.path[0] in document.value:
-        return problem
-    guilty = (key for key in overrides if canonical_path(key)[0] == problem.path[0])
-    return replace(problem, override=next(guilty, None))
 
 
 def _dotted(path: tuple[str | int, ...]) -> str:

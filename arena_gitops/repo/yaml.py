@@ -118,6 +118,10 @@ class _Composer:
     def report(self, message: str, code: str, place: Place, hint: str = "") -> None:
         self.problems.append(Diagnostic(message, code, Span(self.file, *place), hint))
 
+    def tag(self, tag: str, place: Place) -> None:
+        written = tag.replace("tag:yaml.org,2002:", "!!")
+        self.report(f"the tag {written} is not allowed", "yaml-tag", place, "Write the plain value.")
+
     def stop(self, message: str, code: str, place: Place, hint: str = "") -> _StopReadingError:
         self.report(message, code, place, hint)
         return _StopReadingError()
@@ -135,7 +139,7 @@ class _Composer:
             return self.alias(event, depth, place)
         self.count(1, place)
         if event.tag is not None:
-            self.report(f"the tag {event.tag} is not allowed", "yaml-tag", place, "Write the plain value.")
+            self.tag(event.tag, place)
         if event.anchor is None:
             return self.content(kind, event, path, depth, place)
         anchor = self.anchors[event.anchor] = _Anchor(None, self.nodes)
@@ -214,7 +218,7 @@ class _Composer:
             return f"?{place[0]}:{place[1]}"
         self.count(1, place)
         if event.tag is not None:
-            self.report(f"the tag {event.tag} is not allowed", "yaml-tag", place)
+            self.tag(event.tag, place)
         text: str = event.value
         if event.implicit[0] and text != "<<" and not _is_text(text):
             self.report(

@@ -217,3 +217,121 @@ def test_published_manifests_load_in_an_experiment(repo, shared):
     # what they name is not in this repository; none of them may be wrong in itself
     codes = {problem.partition(" ")[2] for problem in repo.problems()}
     assert codes <= {"unknown-environment", "unknown-dataset", "no-reward", "no-dataset", "missing-file"}
+
+
+ENVIRONMENT = "kind: Environment\nname: grid\nentrypoint: grid:Grid\n"
+
+
+@pytest.fixture
+def grid(repo):
+    """A repository with an environment of its own."""
+    repo.write("environments/grid/environment.yaml", ENVIRONMENT)
+    repo.write("environments/grid/grid.py", "class Grid:\n    pass\n")
+    return repo
+
+
+def test_a_text_manifest_may_name_an_environment_of_the_repository(grid):
+    with_environment(grid, "name: grid")
+    assert inputs(grid)["environment"]["address"] == "environment/grid"
+    assert inputs(grid)["dataset"] is None
+
+
+def test_the_experiments_environment_wins_over_a_gymnasium_id(grid):
+    grid.write("experiments/sums-grpo.yaml", BARE + "environment: grid\n")
+    grid.write("manifests/grpo.yaml", GYM)
+    assert inputs(grid)["environment"]["entrypoint"] == "grid:Grid"
+    assert [note.partition(" ")[0] for note in notes(grid)] == ["manifests/grpo.yaml:2:21"]
+
+
+def test_a_recorded_dataset_is_found_by_the_environments_name(repo):
+    repo.write("experiments/sums-grpo.yaml", BARE)
+    repo.write("manifests/grpo.yaml", GYM.replace("CartPole-v1", "sums"))
+    assert inputs(repo)["dataset"]["address"] == "dataset/sums"
+
+
+def test_an_env_config_file_of_a_manifest_is_read(repo):
+    repo.write("experiments/sums-grpo.yaml", BARE)
+    repo.write("manifests/grpo.yaml", GYM.replace("CartPole-v1", "CartPole-v1, env_config: env_config.yaml"))
+    repo.write("manifests/env_config.yaml", "size: 4\n")
+    assert inputs(repo)["environment"]["env_config"] == {"size": 4}
+
+
+def test_a_faulty_env_config_file_of_a_manifest_is_reported(repo):
+    repo.write("experiments/sums-grpo.yaml", BARE)
+    repo.write("manifests/grpo.yaml", GYM.replace("CartPole-v1", "CartPole-v1, env_config: gone.yaml"))
+    assert repo.problems() == ["manifests/grpo.yaml:2:46 missing-file"]
+
+
+def test_a_bandit_needs_no_environment(repo):
+    repo.write("experiments/sums-grpo.yaml", BARE)
+    repo.write(
+        "manifests/grpo.yaml",
+        "algorithm: {name: NeuralUCB}\nenvironment: {name: IRIS, features: a.csv, targets: b.csv}\n"
+        "training: {max_steps: 100}\n",
+    )
+    assert inputs(repo)["environment"] is None
+
+
+@pytest.mark.parametrize("name", ["sums", "grid"])
+def test_a_manifest_that_names_a_faulty_resource_adds_no_problem(grid, name):
+    grid.edit("datasets/sums.yaml", "category: reasoning", "category: x")
+    grid.edit("environments/grid/environment.yaml", "entrypoint: grid:Grid", "entrypoint: grid")
+    with_environment(grid, f"name: {name}", "reward_file_path: ../rewards/exact.py")
+    assert [problem.partition(":")[0] for problem in grid.problems()] == [
+        "datasets/sums.yaml",
+        "environments/grid/environment.yaml",
+    ]
+
+
+def test_a_gym_manifest_that_names_a_faulty_environment_adds_no_problem(grid):
+    grid.edit("environments/grid/environment.yaml", "entrypoint: grid:Grid", "entrypoint: grid")
+    grid.write("experiments/sums-grpo.yaml", BARE)
+    grid.write("manifests/grpo.yaml", GYM.replace("CartPole-v1", "grid"))
+    assert grid.problems() == ["environments/grid/environment.yaml:3:13 invalid-value"]
+
+
+def test_another_function_of_a_declared_reward_file_is_not_that_reward(repo):
+    with_environment(repo, "name: sums", "reward_file_path: ../rewards/exact.py", "reward_fn_name: strict")
+    assert repo.problems() == ["manifests/grpo.yaml:7:21 unknown-reward"]
+
+
+def test_a_reward_file_of_the_manifest_without_its_function_is_an_error(repo):
+    repo.write("lib/brevity.py", "def score(q, a, c):\n    return 1.0\n")
+    with_environment(repo, "name: sums", "reward_file_path: ../lib/brevity.py")
+    assert "lib/brevity.py:1:1 missing-function" in repo.problems()
+
+
+def test_a_reward_file_with_a_syntax_error_is_reported_once(repo):
+    repo.write("rewards/exact.py", "def reward(:\n")
+    with_environment(repo, "name: sums", "reward_file_path: ../rewards/exact.py")
+    assert repo.problems() == ["rewards/exact.py:1:12 python-syntax"]
+
+
+def test_an_sft_experiment_needs_no_reward(repo):
+    repo.write("manifests/grpo.yaml", (repo.root / "manifests/grpo.yaml").read_text().replace("GRPO", "SFT"))
+    repo.edit("datasets/sums.yaml", "reasoning", "sft")
+    repo.edit(
+        "datasets/sums.yaml", "question: question\n  answer: answer", "prompt: question\n  target: answer"
+    )
+    repo.edit("experiments/sums-grpo.yaml", "reward: exact\n", "")
+    assert inputs(repo)["reward"] is None
+
+
+def test_rows_of_the_hub_are_pinned_in_the_dataset(repo):
+    repo.write(
+        "datasets/sums.yaml",
+        "kind: Dataset\nname: sums\ncategory: reasoning\nhf: {id: openai/gsm8k}\n"
+        "column_mapping: {question: q, answer: a}\n",
+    )
+    repo.edit("experiments/sums-grpo.yaml", "dataset: sums", "dataset: sums@sha256:" + "0" * 64)
+    assert repo.problems() == ["experiments/sums-grpo.yaml:4:10 pinned-version"]
+
+
+def test_a_manifest_that_is_a_list_or_missing_or_unreadable_is_an_error(repo):
+    repo.write("manifests/grpo.yaml", "- 1\n")
+    assert "manifests/grpo.yaml:1:1 not-a-mapping" in repo.problems()
+    repo.edit("experiments/sums-grpo.yaml", "../manifests/grpo.yaml", "gone.yaml")
+    assert "experiments/sums-grpo.yaml:3:11 missing-file" in repo.problems()
+    repo.edit("experiments/sums-grpo.yaml", "gone.yaml", "../shared/m.yaml")
+    repo.write("shared/m.yaml", "a: [1\n")
+    assert "shared/m.yaml:1:4 yaml-syntax" in repo.problems()

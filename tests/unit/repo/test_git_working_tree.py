@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from arena_gitops.errors import RepoError
-from arena_gitops.repo.files import Files
+from arena_gitops.repo.files import FileProblemError, Files
 from arena_gitops.repo.git import _failure, checkout, tree_at, without_credentials
 from arena_gitops.spec.digest import sha256_bytes
 from arena_gitops.spec.resource import Address
@@ -215,3 +215,9 @@ def test_a_submodule_is_another_repository(repo):
         "update-index", "--add", "--cacheinfo", f"160000,{repo.git('rev-parse', 'HEAD')},experiments/sub"
     )
     assert len(repo.load().resources) == 5
+
+
+@pytest.mark.parametrize("read", [Files.read, Files.blob])
+def test_a_file_that_cannot_be_read_is_a_clear_error(repo, read):
+    with pytest.raises(FileProblemError, match="gone cannot be read: No such file"):
+        read(Files(checkout(repo.root)), "gone")

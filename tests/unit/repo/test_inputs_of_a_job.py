@@ -70,6 +70,12 @@ def test_jsonl_columns_are_keys_of_its_rows(repo):
     assert repo.load().resources[DATASET].spec["format"] == "jsonl"
 
 
+def test_only_the_first_rows_of_a_long_file_are_looked_at(repo):
+    repo.edit("datasets/sums.yaml", "data/sums.csv", "data/sums.jsonl")
+    repo.write("datasets/data/sums.jsonl", '{"question": "1+1?", "answer": "2"}\n' * 100 + "not JSON\n")
+    assert repo.load().resources[DATASET].spec["format"] == "jsonl"
+
+
 def test_quoted_headers_and_a_byte_order_mark_are_understood(repo):
     repo.write("datasets/data/sums.csv", b'\xef\xbb\xbf"question","answer"\r\n1,2\r\n')
     assert DATASET in repo.load().resources
@@ -140,6 +146,12 @@ def test_a_reward_document_takes_the_place_of_the_bare_file(repo):
 def test_a_syntax_error_is_placed_in_the_reward_itself(repo):
     repo.write("rewards/exact.py", "def reward(question, answer, completion):\n    return (1.0\n")
     assert repo.problems() == ["rewards/exact.py:2:12 python-syntax"]
+
+
+def test_a_reward_without_its_file_is_an_error(repo):
+    repo.write("rewards/strict.yaml", "kind: Reward\nname: strict\nfile: exat.py\n")
+    assert repo.problems() == ["rewards/strict.yaml:3:7 missing-file"]
+    assert "There is rewards/exact.py" in repo.messages()
 
 
 def test_a_missing_function_suggests_a_near_one(repo):
@@ -258,6 +270,53 @@ def test_an_environment_for_text_is_refused_by_the_plan_until_there_is_a_room(gr
     experiment = grid.load().resources[Address("experiment", "sums-grpo")]
     assert experiment.refusals == ("multi-turn text environments have no room yet",)
     assert experiment.spec["inputs"]["environment"]["entrypoint"] == "grid:Grid"
+
+
+def test_faults_in_files_an_entrypoint_imports_are_reported(grid):
+    grid.write("environments/grid/parts/cell.py", "class Cell(:\n")
+    assert grid.problems() == ["environments/grid/parts/cell.py:1:12 python-syntax"]
+
+
+def test_requirements_that_are_not_text_are_refused(grid):
+    grid.write("environments/grid/requirements.txt", b"\xff\xfe")
+    assert "environments/grid/environment.yaml:5:15 not-utf8" in grid.problems()
+
+
+def test_a_config_with_faults_is_reported_once(grid):
+    grid.write("environments/grid/env_config.yaml", "a: [1\n")
+    assert grid.problems() == ["environments/grid/env_config.yaml:1:4 yaml-syntax"]
+
+
+def test_a_folder_is_no_file(repo):
+    repo.write("datasets/data.csv/x", "")
+    repo.edit("datasets/sums.yaml", "data/sums.csv", "data.csv")
+    assert repo.problems() == ["datasets/sums.yaml:4:7 not-a-file"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "try:\n    from fast import reward\nexcept ImportError:\n    reward = None\n",
+        "if True:\n    reward = lambda q, a, c: 1.0\n",
+        "reward: object = print\n",
+        "import builtins as reward\n",
+        "class reward:\n    pass\n",
+    ],
+)
+def test_a_function_may_be_bound_in_any_way(repo, code):
+    repo.write("rewards/exact.py", code)
+    repo.write("rewards/exact.yaml", "kind: Reward\nname: exact\nfile: exact.py\n")
+    assert REWARD in repo.load().resources
+
+
+def test_code_that_python_cannot_take_in_is_a_diagnostic(repo):
+    repo.write("rewards/exact.py", b"def reward(q, a, c):\n    return 1.0\n\x00\n")
+    assert [problem.partition(" ")[2] for problem in repo.problems()] == ["python-syntax"]
+
+
+def test_deeply_nested_code_is_a_diagnostic_not_a_crash(repo):
+    repo.write("rewards/exact.py", "x = " + "-" * 100_000 + "1\n")
+    assert [problem.partition(" ")[2] for problem in repo.problems()] == ["python-syntax"]
 
 
 # Secrets

@@ -6,6 +6,7 @@ import pytest
 
 from arena_gitops.errors import RepoError
 from arena_gitops.repo.git import find_root
+from arena_gitops.repo.load import load_head
 from arena_gitops.spec.digest import sha256_bytes
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import DeploymentSpec, ExperimentSpec
@@ -208,3 +209,48 @@ def test_loading_never_runs_the_repository(repo):
     repo.git("config", "core.fsmonitor", str(monitor))
     assert Address("reward", "exact") in repo.load().resources
     assert not trace.exists()
+
+
+def test_the_way_a_document_is_written_does_not_matter(repo):
+    before = repo.load()
+    repo.write(
+        "experiments/sums-grpo.yaml",
+        "# a comment\n{reward: 'exact', name: \"sums-grpo\", dataset: sums,\n"
+        " manifest: ../manifests/grpo.yaml, kind: Experiment}\n",
+    )
+    repo.edit("manifests/grpo.yaml", "lr: 1e-5", "lr: 0.00001   # the same")
+    repo.edit("manifests/grpo.yaml", "max_steps: 1_000", "max_steps: 1e3")
+    after = repo.load()
+    assert {a: r.fingerprint for a, r in after.resources.items()} == {
+        a: r.fingerprint for a, r in before.resources.items()
+    }
+
+
+def test_a_clone_with_windows_line_endings_is_the_same_desired_state(repo, tmp_path):
+    repo.commit()
+    before = repo.load()
+    repo.git("-c", "core.autocrlf=true", "clone", "--quiet", str(repo.root), str(tmp_path / "clone"))
+    clone = type(repo)(tmp_path / "clone")
+    clone.git("config", "core.autocrlf", "true")
+    assert b"\r\n" in (clone.root / "rewards/exact.py").read_bytes()
+    after = clone.load()
+    assert not after.provenance.dirty
+    assert {a: (r.fingerprint, r.spec) for a, r in after.resources.items()} == {
+        a: (r.fingerprint, r.spec) for a, r in before.resources.items()
+    }
+
+
+def test_the_head_alone_is_enough_to_look_at_a_platform(repo):
+    repo.write("experiments/x.yaml", "a: [")
+    repo.write(
+        "arena.yaml", "name: team\ntargets: {a: {platform: local, runner: r}, b: {platform: memory}}\n"
+    )
+    head = load_head(repo.root, namespace="pr-1")
+    assert (head.owner.stack, head.owner.namespace, head.default_target) == ("team", "pr-1", None)
+    assert head.targets["a"].options == {"runner": "r"}
+
+
+def test_a_faulty_head_is_an_error(repo):
+    repo.write("arena.yaml", "nme: team\n")
+    with pytest.raises(RepoError, match="unknown key 'nme'"):
+        load_head(repo.root)

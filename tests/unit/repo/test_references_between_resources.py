@@ -103,3 +103,11 @@ def test_a_reward_cannot_be_pinned_to_what_the_repository_does_not_hold(repo, pi
 def test_a_deployment_cannot_pin_an_experiment_by_digest(repo):
     repo.edit("deployments/sums.yaml", "experiment: sums-grpo", "experiment: sums-grpo@sha256:" + "0" * 64)
     assert repo.problems() == ["deployments/sums.yaml:3:13 pinned-version"]
+
+
+def test_an_experiment_may_be_filed_in_a_project_of_its_own(repo):
+    repo.write("experiments/other.yaml", "kind: Project\nname: other\n")
+    repo.edit("experiments/sums-grpo.yaml", "reward: exact", "reward: exact\nproject: other")
+    experiment = repo.load().resources[Address("experiment", "sums-grpo")]
+    assert experiment.spec["project"] == "other"
+    assert Address("project", "other") in experiment.depends_on

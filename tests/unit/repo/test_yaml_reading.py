@@ -80,6 +80,8 @@ def test_values_and_keys_know_their_places():
         ("a: !!str 1\n", ["f.yaml:1:4 yaml-tag"]),
         ("a: !!python/object/apply:os.system [x]\n", ["f.yaml:1:4 yaml-tag"]),
         ("a: !x {b: 1}\n", ["f.yaml:1:4 yaml-tag"]),
+        ("!!str a: 1\n", ["f.yaml:1:1 yaml-tag"]),
+        (".nan: 1\n", ["f.yaml:1:1 key-not-text"]),
         ("1: x\n", ["f.yaml:1:1 key-not-text"]),
         ("? [a]\n: 1\n", ["f.yaml:1:3 key-not-text"]),
         ("a: .nan\nb: -.inf\n", ["f.yaml:1:4 not-finite", "f.yaml:2:4 not-finite"]),
@@ -147,3 +149,7 @@ def test_a_thousand_small_files_are_read_in_little_time():
     for _ in range(1000):
         read(text, "f.yaml")
     assert time.process_time() - start < 1.5
+
+
+def test_an_anchored_key_can_be_referred_to():
+    assert value("&k a: 1\nb: *k\n") == {"a": 1, "b": "a"}
