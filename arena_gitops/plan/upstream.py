@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from arena_gitops.plan.classify import TRAINED, spec_at
+from arena_gitops.plan.classify import TRAINED, spec_at, unchanged
 from arena_gitops.plan.diff import diff
 from arena_gitops.spec.digest import Fingerprint
 from arena_gitops.spec.lifecycle import FieldClass, field_class
@@ -40,7 +40,7 @@ def settle(desired: DesiredState, observed: ObservedState) -> Settled:
     stale: dict[Address, str] = {}
     for address, resource in desired.resources.items():
         document = observed.resources.get(address)
-        if address.kind != TRAINED or document is None:
+        if address.kind != TRAINED or document is None or unchanged(resource, document):
             continue
         if slots := _only_upstream(resource, document):
             resources[address] = _kept(resource, document, slots)
