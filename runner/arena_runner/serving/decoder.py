@@ -39,10 +39,9 @@ class Row:
     detokeniser: Detokeniser
     room: int
     """tokens it may generate"""
-    produced: int = 0
-    last: int = -1
+    generated: list[int] = field(default_factory=list)
     cancelled: bool = False
-    ended: bool = field(default=False)
+    ended: bool = False
 
 
 class Decoder:
@@ -55,6 +54,9 @@ class Decoder:
 
     def admit(self, row: Row) -> None:
         """Run the prompt and take the first token."""
+        if not self._base.packs:
+            self.rows.append(row)  # its first step runs the prompt
+            return
         place = self._cache.open(len(row.prompt_ids))
         self.rows.append(row)
         try:
@@ -77,14 +79,26 @@ class Decoder:
         self._leave([row for row in self.rows if row.cancelled])
         if not self.rows:
             return
+        logits = self._cached() if self._base.packs else self._uncached()
+        for row, scores in zip(self.rows, logits, strict=True):
+            self._take(row, scores)
+        self._leave([row for row in self.rows if row.ended])
+
+    def _cached(self) -> Tensor:
+        """Logits (n, V) of one forward with one token per row."""
         positions = torch.tensor(self._cache.lengths)
         self._cache.advance()
         layout = StepLayout(self._cache, self._base.device)
         names = [row.adapter for row in self.rows]
-        logits = self._forward(torch.tensor([row.last for row in self.rows]), positions, names, layout)
-        for row, scores in zip(self.rows, logits, strict=True):
-            self._take(row, scores)
-        self._leave([row for row in self.rows if row.ended])
+        return self._forward(torch.tensor([row.generated[-1] for row in self.rows]), positions, names, layout)
+
+    def _uncached(self) -> Tensor:
+        """Logits (n, V) of a whole forward per row: slow, and right for every kind of attention."""
+        found = []
+        for row in self.rows:
+            ids = torch.tensor([*row.prompt_ids, *row.generated])
+            found.append(self._forward(ids, torch.arange(len(ids)), [row.adapter] * len(ids), None, last=1))
+        return torch.cat(found)
 
     def logprobs(self, adapter: str, prompt_ids: tuple[int, ...], token_ids: tuple[int, ...]) -> list[float]:
         """Measure log p of each token after what precedes it, by the same adapted layers."""
@@ -119,23 +133,23 @@ class Decoder:
 
     def _take(self, row: Row, logits_V: Tensor) -> None:
         """Choose the row's next token and pass its text on."""
-        token = choose(logits_V, row.params, row.key, row.produced)
-        row.last = token
-        row.produced += 1
+        token = choose(logits_V, row.params, row.key, len(row.generated))
+        row.generated.append(token)
         if token in self._base.eos_ids:
             self._finish(row, "stop")
             return
         text = row.detokeniser.push(token)
         if row.detokeniser.stopped:
             self._finish(row, "stop", text)
-        elif row.produced >= row.room:
+        elif len(row.generated) >= row.room:
             self._finish(row, "length", text)
         elif text:
             row.emit(Piece(text=text))
 
     def _finish(self, row: Row, reason: Literal["stop", "length"], text: str = "") -> None:
         text += row.detokeniser.finish()
-        finish = Finish(reason=reason, prompt_tokens=len(row.prompt_ids), completion_tokens=row.produced)
+        counts = {"prompt_tokens": len(row.prompt_ids), "completion_tokens": len(row.generated)}
+        finish = Finish(reason=reason, **counts)
         row.ended = True
         row.emit(Piece(text=text, finish=finish))
 
@@ -144,7 +158,8 @@ class Decoder:
             self._drop(next(place for place, active in enumerate(self.rows) if active is row))
 
     def _drop(self, place: int) -> None:
-        self._cache.close(place)
+        if self._base.packs:
+            self._cache.close(place)
         last = self.rows.pop()
         if place < len(self.rows):
             self.rows[place] = last

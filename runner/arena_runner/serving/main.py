@@ -67,8 +67,6 @@ def command(
         device=device,
         dtype=getattr(torch, dtype) if dtype else None,
     )
-    if not base.packs:
-        raise UsageError(f"{model}: this architecture's attention is not served by the torch engine yet")
     scheduler = Scheduler(base, rows=rows)
     app = create_app(scheduler, token)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=10))

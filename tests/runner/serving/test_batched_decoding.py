@@ -46,7 +46,14 @@ def test_a_batch_of_three_adapters_equals_each_row_alone(driver):
     assert [driver.wait(one).text for one in together] == alone
 
 
-@pytest.mark.parametrize(("arch", "changes"), [("qwen2", {}), ("mistral", {"sliding_window": 8})])
+@pytest.mark.parametrize(
+    ("arch", "changes"),
+    [
+        ("qwen2", {}),
+        ("mistral", {"sliding_window": 8}),
+        ("gemma2", {"final_logit_softcapping": None, "query_pre_attn_scalar": 8}),  # not cached here
+    ],
+)
 def test_other_architectures_and_sliding_windows_agree_with_transformers(tiny_model_of, arch, changes):
     import queue
 
@@ -193,3 +200,17 @@ def test_a_failing_step_is_told_to_its_rows_and_the_scheduler_goes_on(driver, mo
     monkeypatch.setattr(driver.scheduler._decoder, "_forward", forward)
     assert driver.ask(BASE, "x").pieces.get(timeout=30).error == "RuntimeError: out of memory"
     assert driver.say(BASE, "x") == expected
+
+
+def test_a_model_whose_attention_cannot_be_cached_here_answers_the_same(tiny_base, adapters, driver):
+    from dataclasses import replace
+
+    driver.load("a@1")
+    expected = [driver.say(name, PROMPTS[0]) for name in (BASE, "a@1")]
+    driver.scheduler.shelf.clear()
+    slow = type(driver)(replace(tiny_base, packs=False), adapters)
+    slow.load("a@1")
+    asked = [slow.ask(name, PROMPTS[0]) for name in (BASE, "a@1")]
+    assert [slow.wait(one).text for one in asked] == expected
+    slow.scheduler.stop()
+    slow.scheduler.shelf.clear()
