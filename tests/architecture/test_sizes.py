@@ -35,7 +35,8 @@ def test_there_is_something_to_measure():
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)
 def test_module_is_short_enough(path):
-    assert len(path.read_text().splitlines()) <= MODULE_LINES
+    lines = path.read_text().count("\n")
+    assert lines <= MODULE_LINES
 
 
 @pytest.mark.parametrize("path", [p for p in SOURCES if LISTS not in p.as_posix()], ids=name_of)
