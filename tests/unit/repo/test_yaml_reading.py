@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arena_gitops.repo.yaml import read
 
@@ -153,3 +156,18 @@ def test_a_thousand_small_files_are_read_in_little_time():
 
 def test_an_anchored_key_can_be_referred_to():
     assert value("&k a: 1\nb: *k\n") == {"a": 1, "b": "a"}
+
+
+texts = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Zl", "Zp")), max_size=20)
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4)
+)
+
+
+@given(st.dictionaries(texts, values, min_size=1, max_size=5), st.sampled_from([None, 2]))
+def test_json_is_yaml_and_every_value_has_a_place(expected, indent):
+    text = json.dumps(expected, ensure_ascii=False, indent=indent)
+    document = read(text.encode(), "f.json").documents[0]
+    assert document.value == expected
+    assert set(document.keys) >= {(key,) for key in expected}
