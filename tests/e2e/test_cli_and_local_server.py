@@ -37,7 +37,7 @@ def server_home(tmp_path_factory):
 
 
 @pytest.fixture
-def arena(monkeypatch, capsys):
+def arena(capsys):
     """Run a command line in this process: exit code, stdout, stderr."""
 
     def call(*args: object) -> tuple[int, str, str]:
@@ -45,9 +45,14 @@ def arena(monkeypatch, capsys):
         out, err = capsys.readouterr()
         return code, out, err
 
+    return call
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch):
+    """What the machine that runs the tests says about servers is not meant here."""
     for name in ("CI", "ARENA_BASE_URL", "ARENA_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    return call
 
 
 def git(folder: Path, *args: str) -> None:
