@@ -7,12 +7,14 @@ import os
 import queue
 import subprocess
 import sys
+import threading
 import time
 import types
 from pathlib import Path
 
 import httpx
 import pytest
+import uvicorn
 
 TOKEN = "model-server-token"
 TEMPLATE = {"system_0": "Add.", "user_1": "Sum of {question}?"}
@@ -146,3 +148,92 @@ def model_server(tiny_model_dir, tmp_path_factory):
         yield types.SimpleNamespace(url=url, token=TOKEN, http=http)
     process.terminate()
     assert process.wait(20) in {0, -15}, (folder / "log").read_text()
+
+
+def filled(table, **known):
+    """A row with what the test means; every other column that must not be empty holds nothing of its type."""
+    needed = [c for c in table.__table__.columns if not c.nullable and c.name not in known and c.name != "id"]
+    empty = {int: 0, float: 0.0, str: "", bool: False}  # anything else is JSON
+    return table(**{column.name: empty.get(column.type.python_type, {}) for column in needed}, **known)
+
+
+class Plane:
+    """The control plane's world, its address and tokens by role."""
+
+    def __init__(self, home, models):
+        from arena_runner.server.app import create_app
+        from arena_runner.server.auth import Role, issue
+        from arena_runner.server.home import Home
+        from arena_runner.server.life import listen
+        from arena_runner.server.main import open_world
+        from arena_runner.server.world import ModelServer
+
+        place = Home(home)
+        place.prepare()
+        self.world = open_world(place)
+        self.tokens = {role: issue(self.world, role, str(role)) for role in Role}
+        self.world.links.model_servers["tiny"] = ModelServer(models.url, models.token)
+        listener = listen("127.0.0.1", 0, None)
+        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        config = uvicorn.Config(create_app(self.world), log_config=None, access_log=False, lifespan="off")
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]}, daemon=True)
+        self._thread.start()
+        while not self._server.started:
+            time.sleep(0.01)
+
+    def close(self):
+        self._server.should_exit = True
+        self._thread.join(20)
+        self.world.store.close()
+
+    def deploy(self, name, adapter, *, number=1, state="serving", model="tiny"):
+        """Write down what the deployments controller would: revision `number` serves `adapter`."""
+        from arena_runner.server.store.tables import DeploymentStateRow, RevisionRow, RunRow
+
+        run = {"id": "run-1", "namespace": "main", "experiment": "maths"}
+        rollout = {
+            "namespace": "main",
+            "deployment": name,
+            "number": number,
+            "run_id": "run-1",
+            "created": 1.0,
+        }
+        serving = number if state == "serving" else 0
+        with self.world.store.write() as session:
+            session.merge(filled(RunRow, **run, spec={"manifest": {"algorithm": {"name": "GRPO"}}}))
+            observed = {"namespace": "main", "name": name, "state": state, "revision": serving}
+            session.merge(filled(DeploymentStateRow, **observed, message="told so by a test"))
+            what = {"step": 96, "member": 1, "model": {"id": model, "revision": None}, "adapter": adapter}
+            session.add(filled(RevisionRow, **rollout, **what, state=state))
+
+    def http(self, role="inference"):
+        headers = {"Authorization": f"Bearer {self.tokens[role]}"}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=60)
+
+
+@pytest.fixture(scope="session")
+def maths_models(model_server, adapters):
+    """The model server with the two adapters of the deployments below; the first has a template."""
+    for name, adapter, more in (("maths@1", "a@1", {"template": TEMPLATE}), ("maths@2", "b@1", {})):
+        body = {"name": name, "path": str(adapters[adapter][0]), **more}
+        assert model_server.http.post("/adapters", json=body).status_code == 201
+    return model_server
+
+
+@pytest.fixture
+def plane(tmp_path, maths_models):
+    """A control plane on which nothing is deployed."""
+    made = Plane(tmp_path / "home", maths_models)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def openai_client(plane):
+    """The unmodified `openai` package, pointed at the control plane."""
+    openai = pytest.importorskip("openai")
+    with openai.OpenAI(
+        base_url=f"{plane.url}/v1", api_key=plane.tokens["inference"], max_retries=0
+    ) as client:
+        yield client

@@ -135,3 +135,26 @@ def test_unknown_sampling_parameters_are_refused_by_name(plane):
     answer = plane.http().post("/i/maths/generate", json={"prompts": ["x"], "params": {"top_k": 3}})
     assert answer.status_code == 422
     assert "params.top_k" in answer.json()["message"]
+
+
+def test_a_flip_under_load_drops_no_request_and_every_answer_is_its_own_revisions(plane):
+    from concurrent.futures import ThreadPoolExecutor
+
+    body = {"prompts": ["2 and 2"], "params": {"temperature": 0, "max_new_tokens": 64}}
+    plane.deploy("maths", "maths@1")
+    with plane.http() as http, ThreadPoolExecutor(8) as threads:
+
+        def ask(_number):
+            answer = http.post("/i/maths/generate", json=body)
+            assert answer.status_code == 200, answer.text
+            return answer.headers["x-arena-served-by"].split()[0], answer.json()["results"][0]["completion"]
+
+        old = ask(0)
+        answers = [threads.submit(ask, number) for number in range(12)]
+        plane.deploy("maths", "maths@2", number=2)
+        answers += [threads.submit(ask, number) for number in range(12)]
+        seen = {future.result() for future in answers}
+        new = ask(0)
+    assert {old, new} == seen
+    assert [old[0], new[0]] == ["maths@1", "maths@2"]
+    assert old[1] != new[1]
