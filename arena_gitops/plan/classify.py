@@ -151,7 +151,7 @@ def _steps_cause(old: float, new: float, document: ResourceDocument, cap: int | 
 
 def _target_cause(leaf: Difference, document: ResourceDocument) -> Cause:
     run = document.run
-    left = run is not None and run.step < run.max_steps
+    left = run is not None and run.state.ended and run.step < run.max_steps
     return Cause.BUDGET_RAISED if left and _raised(leaf.old, leaf.new) else Cause.BUDGET_RECORDED
 
 

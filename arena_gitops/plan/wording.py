@@ -27,15 +27,20 @@ def reason(finding: Finding, document: ResourceDocument, action: Action) -> str:
         case Cause.BUDGET_RAISED | Cause.BUDGET_SATISFIED | Cause.BUDGET_RECORDED if run and _steps(deciding):
             return _budget(finding.cause, deciding, run)
         case _:
-            return _named(deciding, _consequence(finding.cause, document.kind, deciding))
+            return _named(deciding, _consequence(finding.cause, document.kind, deciding, run))
 
 
-def _consequence(cause: Cause, kind: str, deciding: list[FieldChange]) -> str:
+_LATER = frozenset({Cause.PLACEMENT, Cause.OBSERVABILITY, Cause.BUDGET_RECORDED})
+"""What a run that is already working learns only when it is started again."""
+
+
+def _consequence(cause: Cause, kind: str, deciding: list[FieldChange], run: RunStatus | None) -> str:
     if cause is Cause.SEMANTIC:
         return "changes what is trained" if kind == TRAINED else "changes its content"
     if cause is Cause.DEFINITION and kind == "deployment":
         return "changes what is served"
-    return f"is {deciding[0].cls.value}" if deciding else ""
+    later = ", from its next start on" if run is not None and not run.state.ended and cause in _LATER else ""
+    return f"is {deciding[0].cls.value}{later}" if deciding else ""
 
 
 def held(run: RunStatus) -> str:

@@ -216,8 +216,9 @@ class Ledger:
         same = before is not None and before.fingerprint.run == body.fingerprint.run
         returned = run.stop_cause in BY_US and not same
         loosened = same and before is not None and _loosened(before, body)
+        further = same and before is not None and _further(before, body) and status.step < steps
         unfinished = status.state in {RunState.STOPPED, RunState.FAILED}
-        if status.state.ended and (raised or returned or (unfinished and loosened)):
+        if status.state.ended and (raised or returned or further or (unfinished and loosened)):
             run.stop_cause = None
             self._move(run, run.script.play(status.model_copy(update={"state": RunState.QUEUED})))
 
@@ -297,15 +298,23 @@ def _known(run: Run) -> KnownRun:
 
 def _loosened(before: PutResource, body: PutResource) -> bool:
     """Whether an unfinished run got another place, or more time or credits."""
-    if any(before.spec.get(key) != body.spec.get(key) for key in ("tier", "num_nodes")):
-        return True
-    old, new = _ceilings(before), _ceilings(body)
-    return any(more > less for less, more in zip(old, new, strict=True))
+    moved = any(before.spec.get(key) != body.spec.get(key) for key in ("tier", "num_nodes"))
+    old, new = before.spec.get("budget") or {}, body.spec.get("budget") or {}
+    return moved or any(_raised(old, new, key) for key in ("max_runtime_s", "max_credits"))
 
 
-def _ceilings(body: PutResource) -> tuple[float, ...]:
-    budget: Any = body.spec.get("budget") or {}
-    return tuple(float(budget.get(key) or "inf") for key in ("max_runtime_s", "max_credits"))
+def _further(before: PutResource, body: PutResource) -> bool:
+    """Whether a target that may have ended a run was raised."""
+    return _raised(_training(before), _training(body), "target_score")
+
+
+def _training(body: PutResource) -> Any:
+    manifest: Any = body.spec.get("manifest", {})
+    return manifest.get("training", {})
+
+
+def _raised(old: Any, new: Any, key: str) -> bool:
+    return float(new.get(key) or "inf") > float(old.get(key) or "inf")
 
 
 def _chosen(status: RunStatus, checkpoint: str) -> Checkpoint | None:

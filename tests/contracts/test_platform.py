@@ -222,16 +222,26 @@ def test_the_progress_of_a_run_does_not_move_the_etag(platform, stack, unique):
         {"set": {"training.max_steps": 2000}},
         {"tier": "local"},
         {"budget": {"max_runtime_s": 7200.0}},
+        {"set": {"training.target_score": 0.9}},
     ],
-    ids=["steps", "tier", "time"],
+    ids=["steps", "tier", "time", "target"],
 )
 def test_a_stopped_run_goes_on_with_more(platform, stack, unique, more):
-    first = put_experiment(platform, usual(stack, unique, budget={"max_runtime_s": 3600.0}))
+    asked = {"budget": {"max_runtime_s": 3600.0}, "set": {"training.target_score": 0.5}}
+    first = put_experiment(platform, usual(stack, unique, **asked))
     platform.stop_run(first.run.run_id)
-    changed = {"budget": {"max_runtime_s": 3600.0}, **more}
+    changed = {**asked, **more, "set": {**asked["set"], **more.get("set", {})}}
     second = put_experiment(platform, usual(stack, unique, **changed), etag=first.etag)
     assert (second.run.run_id, second.run.state) == (first.run.run_id, RunState.QUEUED)
     assert second.version == 1
+
+
+def test_a_stopped_run_does_not_go_on_with_less(platform, stack, unique):
+    first = put_experiment(platform, usual(stack, unique, set={"training.target_score": 0.5}))
+    platform.stop_run(first.run.run_id)
+    less = {"training.target_score": 0.4, "training.max_steps": 500}
+    second = put_experiment(platform, usual(stack, unique, set=less), etag=first.etag)
+    assert second.run.state is RunState.STOPPED
 
 
 def test_what_is_retired_is_gone_and_its_run_is_stopped(platform, stack, unique):

@@ -13,6 +13,7 @@ from arena_runner.server.refusals import RefusedError
 from arena_runner.server.services import runs
 from arena_runner.server.services.runs import RunPair
 from arena_runner.server.store.tables import ResourceRow, VersionRow
+from arena_runner.server.summary import Summary
 from arena_runner.server.world import World
 
 
@@ -66,19 +67,36 @@ def _want(session: Session, world: World, pair: RunPair, spec: ExperimentSpec) -
     runtime = runs.runtime_of(spec, world)
     more_time = _more(runtime, run.max_runtime_s)
     moved = (run.tier, run.spec.get("num_nodes", 1)) != (spec.tier, spec.num_nodes)
+    further = _further(pair, spec)
     alone = len(runs.users(session, run.id)) <= 1
     if more_steps or (alone and state == RunState.QUEUED):
         run.max_steps = runs.max_steps_of(spec)
     if more_time or alone:
         run.max_runtime_s = runtime
+    if alone:  # equal fingerprints: only budgets, placement and what is recorded can differ
+        run.spec = spec.model_dump(mode="json")
     if alone and state not in runs.AT_WORK:
-        run.tier, run.spec = spec.tier, {**run.spec, "num_nodes": spec.num_nodes}
+        run.tier = spec.tier
     if run.stop_cause in runs.STOPPED_BY_US:  # nobody decided against this version; it is back
         _return(pair, now)
-    elif more_steps and state.ended:
-        runs.resume(pair, f"max_steps was raised to {run.max_steps}", now)
+    elif state.ended and (more_steps or further):
+        what = f"max_steps was raised to {run.max_steps}" if more_steps else "its target_score was raised"
+        runs.resume(pair, what, now)
     elif state in runs.UNFINISHED and (more_time or (alone and moved)):
         runs.resume(pair, "its budget was raised" if more_time else f"it moved to tier {spec.tier}", now)
+
+
+def _further(pair: RunPair, spec: ExperimentSpec) -> bool:
+    """Whether a run that may have ended at its target has been given a higher one, and steps are left."""
+    old = ExperimentSpec.model_validate(pair.run.spec)
+    done = Summary.model_validate(pair.state.summary).step
+    return _more(_target(spec), _target(old)) and done < pair.run.max_steps
+
+
+def _target(spec: ExperimentSpec) -> float | None:
+    training = spec.manifest.get("training")
+    value = training.get("target_score") if isinstance(training, dict) else None
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _return(pair: RunPair, now: float) -> None:

@@ -100,7 +100,7 @@ class RunRow(Base):
     fingerprint: Mapped[str] = mapped_column(index=True)
     rerun: Mapped[int]
     spec: Mapped[Json]
-    """`ExperimentSpec` at the time the run was made"""
+    """`ExperimentSpec` that asked for it last: budgets may have moved since the run was made"""
     inputs: Mapped[Json]
     """`JobInputs`; the base adapter's files are filled in when its run has ended"""
     provenance: Mapped[Json]
