@@ -7,6 +7,7 @@ packing decides the last bits of a sum, so a resumed run must not choose again.
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 
 import psutil
@@ -17,8 +18,7 @@ from arena_runner.models import compute_dtype
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
 _ROWS = {"cpu": 64, "cuda": 512}
 _TOKENS = {"cpu": 4096, "cuda": 16384}
-_BUSY = 0.5
-"""share of a core's load above which something else is said to run"""
+_AFFINITY = hasattr(os, "sched_getaffinity")  # Linux only
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,34 @@ def choose() -> Budgets:
 
 
 def free_threads() -> int:
-    """Physical cores when the machine is idle, one when something else runs, never more than `OMP_NUM_THREADS`."""
-    cores = psutil.cpu_count(logical=False) or 1
+    """Cores that nothing else has been working on; never more than `OMP_NUM_THREADS`, never less than one."""
+    cores = min(
+        psutil.cpu_count(logical=False) or 1,
+        len(os.sched_getaffinity(0)) if _AFFINITY else os.cpu_count() or 1,
+    )
     limit = _from_env("OMP_NUM_THREADS") or cores
-    busy = psutil.getloadavg()[0] > _BUSY * cores
-    return 1 if busy else max(1, min(cores, limit))
+    return max(1, min(limit, round(cores - busy_cores())))
+
+
+def busy_cores(seconds: float = 0.5, *, settled_s: float = 60.0) -> float:
+    """Cores that other processes use now. Those that began just now are starting up and will be quiet soon."""
+    now = time.time()
+    before = {
+        process: _cpu_seconds(process)
+        for process in psutil.process_iter(["create_time"])
+        if process.pid != os.getpid() and now - (process.info["create_time"] or now) > settled_s
+    }
+    time.sleep(seconds)
+    return sum(max(0.0, _cpu_seconds(process) - used) for process, used in before.items()) / seconds
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    """Time a process has computed; 0 once it is gone or was never ours to look at."""
+    try:
+        times = process.cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system)
 
 
 def _from_env(name: str) -> int | None:

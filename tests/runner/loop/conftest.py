@@ -119,12 +119,13 @@ class Lab:
             tier="local",
         )
 
-    def materials(self, name="run", resume=None):
+    def materials(self, name="run", resume=None, base=None):
         return Materials(
             workdir=self.folder / name,
             dataset=(self.folder / "rows.jsonl",),
             reward=self.folder / "reward",
             resume=resume,
+            base=base,
         )
 
     def reward(self, source):
@@ -133,15 +134,15 @@ class Lab:
     def ports(self, **settings):
         return Recorder(**settings)
 
-    def run(self, job, name="run", resume=None, *, fails=False, **ports):
+    def run(self, job, name="run", resume=None, *, base=None, fails=False, **ports):
         """Train; the events and how it ended, which must be well unless the test says otherwise."""
         recorder = Recorder(**ports)
-        recorder.finished = self.train(job, name, recorder, resume)
+        recorder.finished = self.train(job, name, recorder, resume, base)
         assert (recorder.finished.state == "failed") is fails, recorder.finished.message
         return recorder
 
-    def train(self, job, name, ports, resume=None):
-        return train(job, self.materials(name, resume), ports)
+    def train(self, job, name, ports, resume=None, base=None):
+        return train(job, self.materials(name, resume, base), ports)
 
 
 def make_lab(folder, model):
