@@ -112,8 +112,7 @@ def forget_after(root: Path, iteration: int) -> None:
 
 def load_state(folder: Path) -> tuple[Standing, Tensors]:
     """Read what `save_state` wrote."""
-    standing = Standing.model_validate_json((folder / STANDING).read_text())
-    return standing, Tensors(*(load_file(folder / name) for name in (ADAPTERS, MOMENTS, BEST)))
+    return load_standing(folder), Tensors(*(load_file(folder / name) for name in (ADAPTERS, MOMENTS, BEST)))
 
 
 def save_export(
@@ -156,6 +155,11 @@ def save_export(
         hyperparameters=hyperparameters,
     )
     return checkpoint, saved
+
+
+def load_standing(folder: Path) -> Standing:
+    """Only the counters of a resume state."""
+    return Standing.model_validate_json((folder / STANDING).read_text())
 
 
 def best(exports: tuple[Checkpoint, ...]) -> Checkpoint | None:

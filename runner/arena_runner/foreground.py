@@ -22,7 +22,6 @@ from arena_gitops.errors import CheckFailedError, InterruptedByUserError, UsageE
 from arena_gitops.spec.digest import sha256_json
 from arena_gitops.spec.job import (
     COLUMNS,
-    CheckpointSaved,
     Finished,
     JobEvent,
     JobInputs,
@@ -32,9 +31,11 @@ from arena_gitops.spec.job import (
     RunState,
     TestScored,
 )
+from arena_runner import checkpoint
 from arena_runner.checks.main import default_category, local_dataset, local_reward, read_manifest
 from arena_runner.narrate import line
 from arena_runner.ports import Files, InterruptedRunError, Materials, Stop
+from arena_runner.train import train as train_job
 
 METRICS, SUMMARY = "metrics.jsonl", "summary.json"
 
@@ -46,7 +47,6 @@ class Terminal:
         self._file = (folder / METRICS).open("a" if append else "w", encoding="utf-8")
         self._seq = 0
         self.interrupted = False
-        self.checkpoints: list[dict[str, Any]] = []
         self.test_scores: list[dict[str, Any]] = []
 
     def emit(self, event: JobEvent, files: Files | None = None) -> None:
@@ -55,8 +55,6 @@ class Terminal:
         event = event.model_copy(update={"seq": self._seq, "ts": time.time()})
         self._file.write(event.model_dump_json() + "\n")
         self._file.flush()
-        if isinstance(event, CheckpointSaved):
-            self.checkpoints.append(event.checkpoint.model_dump(mode="json"))
         if isinstance(event, TestScored):
             self.test_scores.append(event.scores.model_dump(mode="json"))
         if text := line(event):
@@ -103,9 +101,6 @@ def command(manifest: Path, dataset: Path, workdir: Path | None, **options: Any)
 
 def run(manifest: Path, dataset: Path, folder: Path, options: Mapping[str, Any]) -> Finished:
     """Make the job, train it, write the summary; raises InterruptedByUserError after Ctrl-C."""
-    from arena_runner import checkpoint
-    from arena_runner.train import train as train_job
-
     states = checkpoint.state_folders(folder / "states")
     job = make_job(manifest, dataset, options, states[-1] if states else None)
     _refuse_other_job(folder, job)
@@ -124,7 +119,7 @@ def run(manifest: Path, dataset: Path, folder: Path, options: Mapping[str, Any])
         raise InterruptedByUserError(f"stopped; the same command continues from {folder}") from error
     finally:
         ports.close()
-    (folder / SUMMARY).write_text(json.dumps(_summary(ports, finished), indent=2) + "\n")
+    (folder / SUMMARY).write_text(json.dumps(_summary(folder, ports, finished), indent=2) + "\n")
     return finished
 
 
@@ -194,11 +189,21 @@ def _ctrl_c(ports: Terminal) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _summary(ports: Terminal, finished: Finished) -> dict[str, Any]:
-    return {
+def _summary(folder: Path, ports: Terminal, finished: Finished) -> dict[str, Any]:
+    """What came out of all segments; the state of the last iteration knows."""
+    summary: dict[str, Any] = {
         "state": finished.state,
         "reason": finished.reason,
         "message": finished.message,
-        "checkpoints": ports.checkpoints,
-        "test_scores": ports.test_scores,
     }
+    if states := checkpoint.state_folders(folder / "states"):
+        standing = checkpoint.load_standing(states[-1])
+        best = checkpoint.best(standing.exports)
+        dumped = standing.model_dump(mode="json")
+        summary |= {
+            "best": f"exports/step_{best.step}/m{best.member}" if best else None,
+            "members": dumped["members"],
+            "checkpoints": dumped["exports"],
+            "lineage": dumped["lineage"],
+        }
+    return {**summary, "test_scores": ports.test_scores}

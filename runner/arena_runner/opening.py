@@ -19,7 +19,7 @@ from arena_gitops.errors import ArenaError
 from arena_gitops.spec.algorithms.grpo import GrpoKnobs
 from arena_gitops.spec.algorithms.sft import SftKnobs
 from arena_gitops.spec.job import DatasetInput, JobSpec, Log, ModelRef, Started
-from arena_gitops.spec.manifest import Manifest
+from arena_gitops.spec.manifest import Manifest, parse_manifest
 from arena_gitops.spec.population import Tournament
 from arena_runner import budgets, checkpoint, peft_format
 from arena_runner.adapters import Population
@@ -75,7 +75,7 @@ class Parts:
 @contextmanager
 def open_parts(job: JobSpec, materials: Materials, ports: TrainPorts) -> Iterator[Parts]:
     """Load everything and announce the start; closing it ends the reward's processes."""
-    manifest = Manifest.from_normal(dict(job.manifest))
+    manifest = _manifest(job, ports)
     source = job.inputs.dataset
     if source is None:
         raise JobError(f"{manifest.algorithm.name} needs a dataset")
@@ -92,6 +92,16 @@ def open_parts(job: JobSpec, materials: Materials, ports: TrainPorts) -> Iterato
         yield Parts(
             job, manifest, schedule, _rules(job, manifest), learner, task, held, origin, best, standing
         )
+
+
+def _manifest(job: JobSpec, ports: TrainPorts) -> Manifest:
+    """The manifest, unless it asks for what has no room; what has no effect is said, never silent."""
+    parsed = parse_manifest(dict(job.manifest))
+    if parsed.refusals:
+        raise JobError("\n".join(str(refusal) for refusal in parsed.refusals))
+    for note in parsed.notes:
+        ports.emit(Log(level="info", message=str(note)))
+    return parsed.manifest
 
 
 def _budgets(stored: Budgets | None, ports: TrainPorts) -> Budgets:
