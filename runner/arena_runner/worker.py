@@ -130,7 +130,6 @@ def _left(journal: Journal, why: Stop) -> int:
 @contextmanager
 def _signals(journal: Journal) -> Iterator[None]:
     """SIGTERM and SIGINT end the run at the end of its iteration, or this process after `LEAVE_S`."""
-
     timers: list[threading.Timer] = []
 
     def leave(_number: int, _frame: FrameType | None) -> None:
