@@ -39,7 +39,7 @@ from arena_runner.rollouts.imitated import Imitated
 from arena_runner.rollouts.prompts import PROMPT_ROLE, Prompt, Renderer, fit
 from arena_runner.rollouts.scored import Scored
 from arena_runner.rollouts.task import Task
-from arena_runner.sandbox import RewardPool
+from arena_runner.sandbox import RewardPool, secret_values
 from arena_runner.schedule import Schedule, plan_schedule
 
 
@@ -243,7 +243,7 @@ def _task(
             reward = job.inputs.reward
             if reward is None or materials.reward is None:
                 raise JobError("GRPO needs a reward")
-            secrets = {name: os.environ[name] for name in reward.secrets if name in os.environ}
+            secrets = secret_values(reward.secrets, os.environ)
             engine = TorchEngine(learner.base, learner.population, rows_in_flight=rows_in_flight)
             with RewardPool(reward, materials.reward, secrets=secrets) as pool:
                 longest = manifest.base_model.max_context_length

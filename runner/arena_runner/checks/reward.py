@@ -6,13 +6,14 @@ Everything runs in the sandbox. A fault is one verdict with the user's own file 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from arena_gitops.spec.job import RewardInput
 from arena_gitops.spec.wire import CheckResult
-from arena_runner.sandbox import Limits, RewardError, RewardPool, Score, ScoreRow
+from arena_runner.sandbox import Limits, RewardError, RewardPool, Score, ScoreRow, secret_values
 
 TOLERANCE = 1e-6
 SAMPLE: Mapping[str, str] = {"question": "What is 6 * 7?", "answer": "6 * 7 = 42\n#### 42"}
@@ -66,13 +67,17 @@ class RewardCheck:
     def run(self) -> Iterator[CheckResult]:
         """Yield every verdict; stops at an import that fails."""
         try:
-            with RewardPool(self._reward, self._files, limits=self._limits) as pool:
+            with self._pool() as pool:
                 yield self._result("import", "pass", f"{self._reward.entry} defines {self._reward.function}")
                 yield from self._walls(pool)
                 yield from self._cases(pool)
                 yield from self._probes(pool)
         except RewardError as error:
             yield self._fault("import", error, "")
+
+    def _pool(self) -> RewardPool:
+        secrets = secret_values(self._reward.secrets, os.environ)
+        return RewardPool(self._reward, self._files, limits=self._limits, secrets=secrets)
 
     def _walls(self, pool: RewardPool) -> Iterator[CheckResult]:
         weak = [wall for wall in pool.walls if not wall.raised and wall.name in GATED]
@@ -120,7 +125,7 @@ class RewardCheck:
     def _repeat(self, named: Sequence[tuple[str, ScoreRow]], first: Sequence[Score]) -> Iterator[CheckResult]:
         """Score once more, in another process and in the opposite order."""
         rows = [row for _, row in named]
-        with RewardPool(self._reward, self._files, limits=self._limits) as other:
+        with self._pool() as other:
             again = other.score_each(rows[::-1])[::-1]
         for (name, _), old, new in zip(named, first, again, strict=True):
             if old != new:

@@ -6,5 +6,6 @@ from arena_runner.sandbox.box import inside
 from arena_runner.sandbox.limits import Limits, Wall
 from arena_runner.sandbox.pool import RewardPool
 from arena_runner.sandbox.score import RewardError, Score, ScoreRow
+from arena_runner.sandbox.secrets import secret_values
 
-__all__ = ["Limits", "RewardError", "RewardPool", "Score", "ScoreRow", "Wall", "inside"]
+__all__ = ["Limits", "RewardError", "RewardPool", "Score", "ScoreRow", "Wall", "inside", "secret_values"]

@@ -144,6 +144,14 @@ def test_a_reward_that_pays_for_length_alone_is_warned_about(check):
     assert warned.message.startswith("a huge completion scored 250000")
 
 
+def test_a_secret_comes_from_its_own_prefix_and_never_from_our_variables(check, monkeypatch):
+    monkeypatch.setenv("ARENA_WORKER_TOKEN", "ours")
+    failed = check(GOOD, secrets=("ARENA_WORKER_TOKEN",))["import", "fail"]
+    assert failed.message.endswith("set ARENA_SECRET_ARENA_WORKER_TOKEN")
+    monkeypatch.setenv("ARENA_SECRET_JUDGE_KEY", "x")
+    assert ("import", "pass") in check(f"import os\nos.environ['JUDGE_KEY']\n{GOOD}", secrets=("JUDGE_KEY",))
+
+
 def test_a_file_outside_the_repository_is_refused(check):
     found = check(GOOD, files={"../r.py": "sha256:" + "0" * 64})
     assert found["files", "fail"].message == "'../r.py' is not a path inside the repository"
