@@ -23,8 +23,6 @@ from arena_gitops.spec.wire import (
 )
 
 USABLE = frozenset({RunState.QUEUED, RunState.VALIDATING, RunState.RUNNING, RunState.COMPLETED})
-BY_US = frozenset({"replaced", "retired"})
-"""Stops that nobody decided about the run itself: it starts again when its version returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,6 @@ class Run:
     version: int
     rerun: int
     script: RunScript
-    stop_cause: str | None = None
     events: list[StoredEvent] = field(default_factory=list)
 
 
@@ -110,7 +107,8 @@ class Ledger:
         """Write a record, its version, and the consequences for runs and deployments."""
         record = self.find(body.owner.namespace, address)
         before = None if record is None else record.body
-        version = self._version(address, body)
+        known = frozenset(self.runs)
+        version = self._version(address, body, record.version if record else None)
         if record is None:
             self._serial += 1
             record = Record(address, body.owner, body, self._serial, 1, version)
@@ -119,7 +117,7 @@ class Ledger:
             if record.version.run_id != version.run_id:
                 self._release(record, cause="replaced")
             record.body, record.version, record.changes = body, version, record.changes + 1
-        if version.run_id is not None:
+        if version.run_id in known:
             self._continue(self.runs[version.run_id], before, body)
         self._promote(body.owner.namespace)
         return self._document(record)
@@ -134,7 +132,6 @@ class Ledger:
         """Stop a run that has not ended."""
         run = self.runs[run_id]
         if not run.status.state.ended:
-            run.stop_cause = cause
             message = "stopped by a user" if cause == "user" else f"its version was {cause}"
             self._move(run, run.status.model_copy(update={"state": RunState.STOPPED, "message": message}))
         return run.status
@@ -167,27 +164,24 @@ class Ledger:
             provenance=record.body.provenance,
         )
 
-    def _version(self, address: Address, body: PutResource) -> Version:
+    def _version(self, address: Address, body: PutResource, current: Version | None) -> Version:
         """The version of this content: an earlier one if the address had it before, else the next number."""
         versions = self._versions.setdefault((body.owner.namespace, address), [])
         trained = address.kind == "experiment"
         identity = body.fingerprint.run if trained else body.fingerprint.data
         for index, version in enumerate(versions):
             if (version.identity, version.rerun) == (identity, body.rerun):
-                return self._revived(versions, index, address, body) if trained else version
+                return self._revived(versions, index) if trained and version != current else version
         number = len(versions) + 1
         run_id = self._run_for(address, body, number) if trained else None
         versions.append(Version(number, identity, body.rerun, run_id))
         return versions[-1]
 
-    def _revived(self, versions: list[Version], index: int, address: Address, body: PutResource) -> Version:
-        """A version that returns: with its own run, or a better one that others have made since."""
+    def _revived(self, versions: list[Version], index: int) -> Version:
+        """A version that returns: with its own run, unless others have made a better one since."""
         version = versions[index]
-        own = self.runs[str(version.run_id)]
-        if own.status.state in USABLE or own.stop_cause == "user":
-            return version
         known = self.reusable().get(version.identity)
-        if known is not None:
+        if known is not None and self.runs[str(version.run_id)].status.state not in USABLE:
             versions[index] = replace(version, run_id=known.run_id)
         return versions[index]
 
@@ -208,18 +202,16 @@ class Ledger:
         return run_id
 
     def _continue(self, run: Run, before: PutResource | None, body: PutResource) -> None:
-        """A raised budget, another tier, or the return of a version lets an ended run go on."""
+        """More steps, time or target, another tier, or the return of its version lets an ended run go on."""
         status, steps = run.status, self._steps(body)
         raised = steps > status.max_steps
         if raised:
             run.status = status = status.model_copy(update={"max_steps": steps})
-        same = before is not None and before.fingerprint.run == body.fingerprint.run
-        returned = run.stop_cause in BY_US and not same
-        loosened = same and before is not None and _loosened(before, body)
-        further = same and before is not None and _further(before, body) and status.step < steps
+        returned = before is None or before.fingerprint.run != body.fingerprint.run
+        loosened = before is not None and _loosened(before, body)
+        further = before is not None and _further(before, body) and status.step < steps
         unfinished = status.state in {RunState.STOPPED, RunState.FAILED}
-        if status.state.ended and (raised or returned or further or (unfinished and loosened)):
-            run.stop_cause = None
+        if status.state.ended and (raised or further or (unfinished and (returned or loosened))):
             self._move(run, run.script.play(status.model_copy(update={"state": RunState.QUEUED})))
 
     def _release(self, record: Record, *, cause: str) -> None:

@@ -195,6 +195,25 @@ def test_going_back_is_the_earlier_version_and_its_run(platform, stack, unique):
     assert third.run.state is RunState.QUEUED
 
 
+def test_going_back_is_a_decision_to_train_what_somebody_had_stopped(platform, stack, unique):
+    first = put_experiment(platform, usual(stack, unique))
+    platform.stop_run(first.run.run_id)
+    second = put_experiment(platform, usual(stack, unique, set={"algorithm.lr": 3e-5}), etag=first.etag)
+    third = put_experiment(platform, usual(stack, unique), etag=second.etag)
+    assert (third.run.run_id, third.run.state) == (first.run.run_id, RunState.QUEUED)
+
+
+def test_going_back_takes_an_equal_run_that_others_have_made_since(platform, stack, unique):
+    first = put_experiment(platform, usual(stack, unique))
+    platform.stop_run(first.run.run_id)
+    stack.experiment("words-again", set=unique)
+    again = put(platform, stack, Address("experiment", "words-again"))
+    assert again.run.run_id != first.run.run_id
+    second = put_experiment(platform, usual(stack, unique, set={"algorithm.lr": 3e-5}), etag=first.etag)
+    third = put_experiment(platform, usual(stack, unique), etag=second.etag)
+    assert (third.version, third.run.run_id) == (1, again.run.run_id)
+
+
 def test_versions_of_a_reward_follow_its_content(platform, stack):
     first = put(platform, stack.reward(), REWARD)
     second = put(platform, stack.reward(source="def reward(q, a, c):\n    return 0.0\n"), REWARD, first.etag)

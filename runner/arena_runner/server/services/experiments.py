@@ -32,14 +32,21 @@ def check(world: World, spec: ExperimentSpec) -> None:
         raise RefusedError(422, "blob-missing", message, {"missing": ",".join(missing)})
 
 
-def settle(session: Session, world: World, row: ResourceRow, spec: ExperimentSpec) -> None:
-    """Give the current version its run, and leave the runs of others that nobody needs any more."""
+def settle(session: Session, world: World, row: ResourceRow, spec: ExperimentSpec, *, returned: bool) -> None:
+    """Give the current version its run, and leave the runs of others that nobody needs any more.
+
+    A version that returns is a decision to have it trained: it takes an equal run that others have made since,
+    or its own goes on, whoever had stopped it.
+    """
     session.flush()
     version = current_version(session, row)
-    if version.run_id is None:
-        version.run_id = _run_for(session, world, row, spec).run.id
+    if version.run_id is None or (returned and _unfinished(session, version.run_id)):
+        version.run_id = _run_for(session, world, row, spec, version.run_id).run.id
         session.flush()
-    _want(session, world, runs.get(session, version.run_id), spec)
+    pair = runs.get(session, version.run_id)
+    if returned and RunState(pair.state.state) in runs.UNFINISHED:
+        runs.resume(pair, "its version is back", world.clock())
+    _want(session, world, pair, spec)
     _leave_other_versions(session, world, row, "replaced")
 
 
@@ -55,9 +62,18 @@ def current_version(session: Session, row: ResourceRow) -> VersionRow:
     return session.scalars(query.where(VersionRow.name == row.name, VersionRow.version == row.version)).one()
 
 
-def _run_for(session: Session, world: World, row: ResourceRow, spec: ExperimentSpec) -> RunPair:
+def _run_for(
+    session: Session, world: World, row: ResourceRow, spec: ExperimentSpec, own: str | None
+) -> RunPair:
+    """An equal run with a result to share, else the version's own, else a new one."""
     fingerprint = Fingerprint.model_validate(row.fingerprint).run
-    return runs.reusable(session, fingerprint, row.rerun) or runs.create(session, world, row, spec)
+    if (shared := runs.reusable(session, fingerprint, row.rerun)) is not None:
+        return shared
+    return runs.create(session, world, row, spec) if own is None else runs.get(session, own)
+
+
+def _unfinished(session: Session, run_id: str) -> bool:
+    return RunState(runs.get(session, run_id).state.state) in runs.UNFINISHED
 
 
 def _want(session: Session, world: World, pair: RunPair, spec: ExperimentSpec) -> None:

@@ -49,9 +49,9 @@ def put(world: World, request: Put) -> ResourceDocument:
     with world.store.write() as session:
         if (answer := _known_answer(session, request)) is not None:
             return answer
-        row = _write(session, world, request)
+        row, moved = _write(session, world, request)
         if isinstance(spec, ExperimentSpec):
-            experiments.settle(session, world, row, spec)
+            experiments.settle(session, world, row, spec, returned=moved)
         if isinstance(spec, DeploymentSpec):
             deployments.settle(session, world, row, alias)
         session.flush()
@@ -128,10 +128,12 @@ def _remember(session: Session, world: World, request: Put, answer: ResourceDocu
     session.merge(row)
 
 
-def _write(session: Session, world: World, request: Put) -> ResourceRow:
+def _write(session: Session, world: World, request: Put) -> tuple[ResourceRow, bool]:
+    """The row as it is now, and whether it stands at another version than before."""
     body, now = request.body, world.clock()
     row = find(session, request.address, body.owner.namespace)
     _check_etag(row, request)
+    before = None if row is None or row.retired else row.version
     if row is None:
         row = ResourceRow(
             namespace=body.owner.namespace, kind=request.address.kind, name=request.address.name
@@ -146,7 +148,7 @@ def _write(session: Session, world: World, request: Put) -> ResourceRow:
         row.version = _version(session, row, now)
     session.add(row)
     session.flush()
-    return row
+    return row, row.version != before
 
 
 def _check_etag(row: ResourceRow | None, request: Put) -> None:
