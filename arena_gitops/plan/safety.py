@@ -114,7 +114,7 @@ def _budget(policy: Policy, cost: PlanCost) -> Iterable[CheckOutcome]:
         message = f"up to {cost.max_new:g} credits, {limit:g} allowed"
         yield CheckOutcome(name=name, status=CheckStatus.FAIL, message=message)
     elif cost.unknown:
-        message = f"{cost.unknown} of the changes have no known ceiling; set budget.max_runtime"
+        message = f"without a known ceiling: {cost.unknown}; set budget.max_runtime, and a tier with a price"
         yield CheckOutcome(name=name, status=CheckStatus.WARN, message=message)
     else:
         message = f"up to {cost.max_new:g} of {limit:g} credits"
