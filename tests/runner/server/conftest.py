@@ -14,7 +14,12 @@ import httpx
 import pytest
 
 from arena_gitops.spec.digest import fingerprint
-from arena_gitops.spec.wire import Owner, PutResource
+from arena_gitops.spec.wire import Owner, PutResource, Tier
+from arena_runner.server.artifacts import BlobStore
+from arena_runner.server.home import Home
+from arena_runner.server.settings import Settings, TierFile
+from arena_runner.server.store.database import Store
+from arena_runner.server.world import World
 
 HERE = Path(__file__).parent
 NO_MLFLOW = "http://127.0.0.1:9"  # the discard port: nobody answers
@@ -56,6 +61,7 @@ class Server:
     settings: dict = field(default_factory=dict)
     tiers: int | None = None
     """slots of its one tier; None: the default tiers"""
+    ready_after_s: float = 0.0
     process: subprocess.Popen | None = None
     http: httpx.Client | None = None
 
@@ -72,7 +78,9 @@ class Server:
         command += ["--mlflow-uri", self.mlflow] if self.mlflow else []
         with (self.home / "server.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        began = time.monotonic()
         self.connect()
+        self.ready_after_s = time.monotonic() - began
         return self
 
     def connect(self):
@@ -149,6 +157,30 @@ def end(server):
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left, f"{server.home}: processes outlived their server: {left}"
+
+
+class Clock:
+    """A clock that moves when told to."""
+
+    def __init__(self):
+        self.now = 1_800_000_000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def world(tmp_path):
+    """The insides of a server without its threads: a migrated database, blobs, a clock to be moved.
+
+    Its tier has no slot: whatever works here is a worker that pulls.
+    """
+    home = Home(tmp_path / "home")
+    home.prepare()
+    tier = Tier(id="local", num_cpus=2, ram_gb=4.0, credits_per_node_hour=1.0, slots=0)
+    store = Store.open(f"sqlite:///{home.database}")
+    yield World(home, store, BlobStore(home.blobs), Settings(), TierFile(tiers=(tier,)), clock=Clock())
+    store.close()
 
 
 @pytest.fixture

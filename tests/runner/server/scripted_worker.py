@@ -66,7 +66,8 @@ class Worker:
         started = {"type": "started", "device": "cpu", "dtype": "float32", "threads": 1, "rows_in_flight": 8}
         started |= {"tokens_per_backward": 64, "versions": {}, "model": None, "members": members}
         self.emit(started | {"max_steps": max_steps, "resumed_at_iteration": first or None})
-        print(f"segment {self.job['segment']} from iteration {first}", flush=True)
+        sys.stdout.write(f"segment {self.job['segment']} from iteration {first}\n")
+        sys.stdout.flush()
         for iteration in range(first + 1, max_steps // STEP + 1):
             if [self.job["segment"], iteration] in script.get("die_in", []):
                 self.emit(*self.figures(iteration, members, max_steps))
@@ -74,7 +75,8 @@ class Worker:
             time.sleep(script.get("pause_s", 0.0))
             self.iterate(iteration, members, max_steps)
             if self.stop:
-                return self.finish({"state": "stopped"})
+                self.finish({"state": "stopped"})
+                return
         self.finish(script.get("finish", {"state": "completed"}))
 
     def figures(self, iteration, members, max_steps):

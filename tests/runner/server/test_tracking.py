@@ -42,6 +42,10 @@ def members(client):
     return {run.data.tags["arena.member"]: run for run in found}
 
 
+def test_the_api_is_ready_long_before_mlflow(tracking_server):
+    assert tracking_server.ready_after_s < 15, "3 s on a quiet machine; MLflow alone takes 5"
+
+
 def test_members_are_child_runs_of_one_parent_run(mlflow):
     parents = {run.data.tags["mlflow.parentRunId"] for run in members(mlflow).values()}
     assert (parents, sorted(members(mlflow))) == ({parent(mlflow).info.run_id}, ["0", "1"])

@@ -85,7 +85,7 @@ class RunsController(Controller):
                 runs.stop(runs.get(session, run_id), "budget", now)
 
     def _bury(self, run_id: str, identity: Identity | None, why: str) -> None:
-        last = processes.tail(self.executor.log(run_id), lines=1)
+        last = self.executor.last_words(run_id)
         with self.world.store.write() as session:
             pair = runs.get(session, run_id)
             if _identity(pair.state) != identity:

@@ -14,6 +14,9 @@ from arena_runner.server.world import World
 RUNNER = (sys.executable, "-m", "arena_runner.cli")
 """This installation's `arena-runner`, wherever its script is."""
 
+NOTE = " server: "
+"""Marks the server's own lines in a run's log."""
+
 
 class LocalExecutor:
     """Starts `arena-runner work` with a token that opens one run."""
@@ -43,6 +46,11 @@ class LocalExecutor:
         """Where the run's workers print."""
         return self._world.home.run(run_id) / "logs" / "worker.log"
 
+    def last_words(self, run_id: str) -> str:
+        """What the run's last worker printed at the end; empty if it came to nothing."""
+        line = processes.tail(self.log(run_id), lines=1)
+        return "" if NOTE in line else line
+
     def forget(self, run_id: str) -> None:
         """The run's worker is gone: its token opens nothing any more."""
         revoke_run(self._world, run_id)
@@ -52,4 +60,4 @@ def _write_notes(log: Path, notes: tuple[str, ...], now: float) -> None:
     log.parent.mkdir(parents=True, exist_ok=True)
     stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
     with log.open("a", encoding="utf-8") as file:
-        file.writelines(f"{stamp} server: {note}\n" for note in notes)
+        file.writelines(f"{stamp}{NOTE}{note}\n" for note in notes)

@@ -1,0 +1,129 @@
+"""What a PUT of an experiment does to versions and runs, without any process."""
+
+import pytest
+
+from arena_gitops.spec.job import ResumeState, RunState
+from arena_gitops.spec.resource import Address
+from arena_gitops.spec.wire import Owner
+from arena_runner.server.services import resources, runs
+
+
+@pytest.fixture
+def put(world, build):
+    """PUTs an experiment at whatever etag it has; gives the document."""
+    etags = {}
+
+    def put(name="exp", *, owner=None, budget=None, **script):
+        body = build.experiment(name, **script)
+        spec = {**body.spec, "budget": budget or {}}
+        body = body.model_copy(update={"spec": spec, **({"owner": owner} if owner else {})})
+        document = resources.put(world, resources.Put(Address("experiment", name), body, etags.get(name)))
+        etags[name] = document.etag
+        return document
+
+    return put
+
+
+@pytest.fixture
+def pair(world):
+    """Changes a run's rows as a worker or controller would."""
+
+    def change(run_id, action):
+        with world.store.write() as session:
+            found = runs.get(session, run_id)
+            action(found)
+        return found
+
+    return change
+
+
+def complete(found):
+    found.state.resume = ResumeState(iteration=2, files={}).model_dump(mode="json")
+    runs.end(found, RunState.COMPLETED, 0.0)
+
+
+def state_of(world, run_id):
+    with world.store.read() as session:
+        return RunState(runs.get(session, run_id).state.state)
+
+
+def test_a_new_fingerprint_is_a_new_version_with_a_run_of_its_own(put):
+    first, second = put(seed=1), put(seed=2)
+    assert (first.version, second.version) == (1, 2)
+    assert first.run.run_id != second.run.run_id
+
+
+def test_the_old_versions_queued_run_is_stopped(world, put):
+    first, _ = put(seed=1), put(seed=2)
+    assert state_of(world, first.run.run_id) == RunState.STOPPED
+
+
+def test_going_back_to_an_earlier_fingerprint_is_that_version_and_its_run_goes_on(world, put):
+    first, _, back = put(seed=1), put(seed=2), put(seed=1)
+    assert (back.version, back.run.run_id) == (1, first.run.run_id)
+    assert state_of(world, first.run.run_id) == RunState.QUEUED
+
+
+def test_a_change_of_metadata_changes_no_run(world, put, pair):
+    first = put(seed=1)
+    pair(first.run.run_id, complete)
+    again = put(seed=1, budget={"note": "x"})
+    assert (again.version, again.run.run_id, again.run.state) == (1, first.run.run_id, RunState.COMPLETED)
+
+
+def test_an_equal_fingerprint_shares_a_completed_run(put, pair):
+    first = put("one", seed=1)
+    pair(first.run.run_id, complete)
+    assert put("two", seed=1).run.run_id == first.run.run_id
+
+
+@pytest.mark.parametrize("end", [RunState.FAILED, RunState.STOPPED])
+def test_a_run_that_has_no_result_is_not_shared(put, pair, end):
+    first = put("one", seed=1)
+    pair(first.run.run_id, lambda found: runs.end(found, end, 0.0))
+    assert put("two", seed=1).run.run_id != first.run.run_id
+
+
+def test_a_shared_run_survives_the_retirement_of_one_of_its_experiments(world, put):
+    put("one", seed=1)
+    shared = put("two", seed=1).run.run_id
+    for name, expected in (("one", RunState.QUEUED), ("two", RunState.STOPPED)):
+        resources.retire(world, Address("experiment", name), Owner(stack="team"), None)
+        assert state_of(world, shared) == expected
+
+
+@pytest.mark.parametrize("end", [RunState.COMPLETED, RunState.STOPPED, RunState.FAILED])
+def test_raised_max_steps_resume_an_ended_run(world, put, pair, end):
+    first = put(seed=1, steps=16)
+    pair(first.run.run_id, complete)
+    pair(first.run.run_id, lambda found: runs.end(found, end, 0.0))
+    raised = put(seed=1, steps=32)
+    assert (raised.version, raised.run.run_id) == (1, first.run.run_id)
+    assert (raised.run.state, raised.run.max_steps) == (RunState.QUEUED, 32)
+
+
+def test_lowered_max_steps_leave_a_completed_run_alone(put, pair):
+    first = put(seed=1, steps=32)
+    pair(first.run.run_id, complete)
+    lowered = put(seed=1, steps=16)
+    assert (lowered.run.state, lowered.run.max_steps) == (RunState.COMPLETED, 32)
+
+
+def test_what_a_person_stopped_stays_stopped(world, put, pair):
+    first = put(seed=1)
+    pair(first.run.run_id, lambda found: runs.stop(found, "user", 0.0))
+    assert put(seed=1).run.state == RunState.STOPPED
+
+
+def test_a_failed_run_is_held(put, pair):
+    first = put(seed=1)
+    pair(first.run.run_id, lambda found: runs.end(found, RunState.FAILED, 0.0))
+    assert put(seed=1).run.state == RunState.FAILED
+
+
+def test_a_rerun_is_another_run_of_the_same_fingerprint(world, build, put):
+    first = put(seed=1)
+    body = build.experiment("exp", seed=1).model_copy(update={"rerun": 1})
+    again = resources.put(world, resources.Put(Address("experiment", "exp"), body, first.etag))
+    assert again.run.run_id != first.run.run_id
+    assert again.run.fingerprint == first.run.fingerprint
