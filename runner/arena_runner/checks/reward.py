@@ -19,6 +19,8 @@ TOLERANCE = 1e-6
 SAMPLE: Mapping[str, str] = {"question": "What is 6 * 7?", "answer": "6 * 7 = 42\n#### 42"}
 """asked when there is no dataset to take rows from"""
 HUGE = "word " * 50_000
+HANGS = 1
+"""calls that may run into their time limit before a check stops waiting for more of them"""
 GATED = ("network", "files", "process tree", "unprivileged user")
 """walls worth a warning when they do not stand"""
 
@@ -90,7 +92,9 @@ class RewardCheck:
         cases = self._reward.cases
         rows = [ScoreRow(case.question, case.answer, case.completion) for case in cases]
         wrong = 0
-        for number, (case, outcome) in enumerate(zip(cases, pool.score_each(rows), strict=True), 1):
+        for number, (case, outcome) in enumerate(
+            zip(cases, pool.score_each(rows, hangs=HANGS), strict=True), 1
+        ):
             if isinstance(outcome, RewardError):
                 yield self._fault("cases", outcome, f"case {number}: ")
             elif not math.isclose(outcome.total, case.expect, abs_tol=TOLERANCE):
@@ -105,7 +109,7 @@ class RewardCheck:
     def _probes(self, pool: RewardPool) -> Iterator[CheckResult]:
         named = probes(self._rows)
         rows = [row for _, row in named]
-        outcomes = pool.score_each(rows)
+        outcomes = pool.score_each(rows, hangs=HANGS)
         faults = _first_of_each(
             (name, outcome)
             for (name, _), outcome in zip(named, outcomes, strict=True)
@@ -126,7 +130,7 @@ class RewardCheck:
         """Score once more, in another process and in the opposite order."""
         rows = [row for _, row in named]
         with self._pool() as other:
-            again = other.score_each(rows[::-1])[::-1]
+            again = other.score_each(rows[::-1], hangs=HANGS)[::-1]
         for (name, _), old, new in zip(named, first, again, strict=True):
             if old != new:
                 told = f"{new.total:g}" if isinstance(new, Score) else new.message

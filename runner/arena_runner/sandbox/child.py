@@ -256,11 +256,11 @@ def guard(child: int, requests: int, box: str) -> int:
         poll.register(os.pidfd_open(child), select.POLLIN)
     except OSError:
         step = 100  # milliseconds: an old kernel is asked again and again
-    orphaned = False
-    while not orphaned and not os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-        orphaned = any(descriptor == requests for descriptor, _ in poll.poll(step))
-        if orphaned and not graceful(child):
-            os.kill(child, signal.SIGKILL)
+    while not ended(child) and not hung_up(poll.poll(step), requests):
+        pass
+    orphaned = hung_up(poll.poll(0), requests)
+    if orphaned and not graceful(child):
+        os.kill(child, signal.SIGKILL)
     code = watch(child)
     if orphaned:
         discard(box)
@@ -275,10 +275,20 @@ def discard(box: str) -> None:
     shutil.rmtree(box, ignore_errors=True)
 
 
+def ended(child: int) -> bool:
+    """Whether a child waits to be reaped."""
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def hung_up(events: list[tuple[int, int]], requests: int) -> bool:
+    """Whether the last writer of the request pipe is gone."""
+    return any(descriptor == requests for descriptor, _ in events)
+
+
 def graceful(child: int) -> bool:
     """Whether an idle child has seen the closed pipe and ended by itself."""
     for _ in range(20):
-        if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        if ended(child):
             return True
         time.sleep(0.01)
     return False

@@ -9,7 +9,7 @@ import math
 import queue
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,6 +23,26 @@ from arena_runner.sandbox.score import RewardError, Score, ScoreRow
 
 BATCH = 64
 """rows sent to a process at once: large enough to hide the pipe, small enough to share out evenly"""
+
+
+@dataclass(slots=True)
+class Patience:
+    """How many faults one call to the pool bears before it gives up the rows that are left."""
+
+    faults: int | None = None
+    hangs: int | None = None
+    lost_with: RewardError | None = None
+    """the fault that was one too many"""
+
+    def ends_with(self, fault: RewardError, *, hung: bool = False) -> bool:
+        """Count a fault; whether it was one too many."""
+        if self.faults is not None:
+            self.faults -= 1
+        if self.hangs is not None and hung:
+            self.hangs -= 1
+        if 0 in {self.faults, self.hangs} and self.lost_with is None:
+            self.lost_with = fault
+        return self.lost_with is not None
 
 
 class RewardPool:
@@ -103,53 +123,73 @@ class RewardPool:
         return self._walls
 
     def score(self, rows: Sequence[ScoreRow]) -> list[Score]:
-        """Score every row, in order; raises the first row's RewardError if any row failed."""
+        """Score every row, in order; the first RewardError ends it."""
         scores: list[Score] = []
-        for outcome in self.score_each(rows):
+        for outcome in self._outcomes(rows, Patience(faults=1)):
             if isinstance(outcome, RewardError):
                 raise outcome
             scores.append(outcome)
         return scores
 
-    def score_each(self, rows: Sequence[ScoreRow]) -> list[Score | RewardError]:
-        """Score every row, in order; a row's fault stands in its place and harms no other row."""
+    def score_each(self, rows: Sequence[ScoreRow], *, hangs: int | None = None) -> list[Score | RewardError]:
+        """Score every row, in order; a row's fault stands in its place and harms no other row.
+
+        Args:
+            rows: what to score.
+            hangs: after so many rows that took too long, the rest is given up and gets the same error.
+        """
+        return self._outcomes(rows, Patience(hangs=hangs))
+
+    def _outcomes(self, rows: Sequence[ScoreRow], patience: Patience) -> list[Score | RewardError]:
         if self._threads is None:
             raise RuntimeError("a RewardPool is used inside `with`")
         size = max(1, min(BATCH, math.ceil(len(rows) / self._workers)))
         batches = [rows[start : start + size] for start in range(0, len(rows), size)]
-        return [outcome for done in self._threads.map(self._score_batch, batches) for outcome in done]
+        done = self._threads.map(lambda batch: self._score_batch(batch, patience), batches)
+        return [outcome for outcomes in done for outcome in outcomes]
 
-    def _score_batch(self, rows: Sequence[ScoreRow]) -> list[Score | RewardError]:
+    def _score_batch(self, rows: Sequence[ScoreRow], patience: Patience) -> list[Score | RewardError]:
         outcomes: list[Score | RewardError] = []
         process = self._idle.get()
         try:
-            while len(outcomes) < len(rows):
+            while len(outcomes) < len(rows) and patience.lost_with is None:
                 if process is None:
                     process = self._start()
-                if not self._advance(process, rows, outcomes):
+                if not self._advance(process, rows, outcomes, patience):
                     process.kill()
                     process = None
         except RewardError as error:  # the import fails now, although it worked at the start
-            outcomes.extend([error] * (len(rows) - len(outcomes)))
+            patience.lost_with = error
         finally:
             self._idle.put(process)
+        if patience.lost_with is not None:
+            outcomes.extend([patience.lost_with] * (len(rows) - len(outcomes)))
         return outcomes
 
     def _advance(
-        self, process: Process, rows: Sequence[ScoreRow], outcomes: list[Score | RewardError]
+        self,
+        process: Process,
+        rows: Sequence[ScoreRow],
+        outcomes: list[Score | RewardError],
+        patience: Patience,
     ) -> bool:
-        """Continue the batch; False when the process is dead or used up."""
+        """Continue the batch; False when the process is dead, used up or owes answers nobody waits for."""
         left = rows[len(outcomes) :]
         try:
             for frame in process.call([(row.question, row.answer, row.completion) for row in left]):
-                outcomes.append(self._outcome(process, frame))  # noqa: PERF401 - what came before a fault is kept
+                outcome = self._outcome(process, frame)
+                outcomes.append(outcome)
+                if isinstance(outcome, RewardError) and patience.ends_with(outcome):
+                    return False
         except Hung:
-            outcomes.append(
-                self._fault(process, f"the reward took longer than {self._limits.call_timeout_s:g} s")
-            )
+            fault = self._fault(process, f"the reward took longer than {self._limits.call_timeout_s:g} s")
+            outcomes.append(fault)
+            patience.ends_with(fault, hung=True)
             return False
         except Ended as end:
-            outcomes.append(self._fault(process, f"the reward failed: {end}"))
+            fault = self._fault(process, f"the reward failed: {end}")
+            outcomes.append(fault)
+            patience.ends_with(fault)
             return False
         return process.calls < self._limits.calls_per_process
 

@@ -39,6 +39,25 @@ def test_a_reward_that_hangs_is_killed_and_the_pool_goes_on(pool_of):
     assert good == Score(1.0)
 
 
+def test_a_reward_that_always_hangs_costs_one_time_limit_and_not_one_per_row(pool_of):
+    with pool_of("def reward(q, a, c):\n    while True: pass", call_timeout_s=0.5) as pool:
+        started = time.monotonic()
+        with pytest.raises(RewardError, match="took longer"):
+            pool.score([ROW] * 200)
+        assert [type(one) for one in pool.score_each([ROW] * 200, hangs=2)] == [RewardError] * 200
+    assert time.monotonic() - started < 10
+
+
+def test_a_fault_ends_scoring_at_once_and_the_pool_goes_on(pool_of):
+    source = "import time\ndef reward(q, a, c):\n    time.sleep(0.05)\n    return 1 / (c != 'bad')"
+    with pool_of(source) as pool:
+        started = time.monotonic()
+        with pytest.raises(RewardError, match="ZeroDivisionError"):
+            pool.score([ScoreRow("q", "a", "bad"), *[ROW] * 60])
+        assert pool.score([ROW]) == [Score(1.0)]
+    assert time.monotonic() - started < 2.5
+
+
 def test_a_reward_that_sleeps_in_c_code_and_ignores_signals_is_killed(pool_of):
     source = """
     import signal, time
@@ -252,22 +271,25 @@ reward = RewardInput(address="reward/r", files={"r.py": "sha256:" + "0" * 64}, e
 with RewardPool(reward, Path(sys.argv[1])) as pool:
     print(pool._box.root, flush=True)
     pool.score([ScoreRow("q", "a", "c")])
+    input()
 """
 
 
-@pytest.mark.parametrize("body", ["while True: pass", "import time; time.sleep(1000)"])
-def test_a_hanging_reward_dies_with_the_worker_that_was_killed(tmp_path: Path, body):
+@pytest.mark.parametrize("body", ["while True: pass", "import time; time.sleep(1000)", "return 1.0"])
+def test_a_busy_or_idle_reward_dies_with_the_worker_that_was_killed(tmp_path: Path, body):
     import subprocess
     import sys
 
     (tmp_path / "r.py").write_text(f"def reward(q, a, c):\n    {body}\n")
-    owner = subprocess.Popen([sys.executable, "-c", OWNER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, str(tmp_path)], **pipes)
     box = owner.stdout.readline().strip()
     time.sleep(0.2)
     children = psutil.Process(owner.pid).children(recursive=True)
     assert children
     owner.kill()
     owner.wait()
+    owner.stdin.close()
     owner.stdout.close()
     _, alive = psutil.wait_procs(children, timeout=5)
     assert alive == []
