@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 from transformers import AttentionInterface
 
+from arena_runner import cpu_attention
 from arena_runner.packing import Pack, Segment
 
 NAME = "arena"
@@ -51,18 +52,11 @@ def arena_attention(
 ) -> tuple[Tensor, None]:
     """Attend as the layout says; (B, H, T, D) in, (B, T, H, D) out."""
     if arena_layout is None:
-        mask = attention_mask
-        if mask is None:
-            mask = _plain_mask(query.shape[2], key.shape[2], sliding_window, query.device)
-        out = sdpa(
-            query,
-            key,
-            value,
-            mask,
-            is_causal=mask is None and query.shape[2] > 1,
-            scale=scaling,
-            enable_gqa=True,
-        )
+        heads = Heads(query, key, value, scaling, sliding_window)
+        if attention_mask is None:
+            out = causal(query, key, value, heads)
+        else:
+            out = sdpa(query, key, value, attention_mask, scale=scaling, enable_gqa=True)
     else:
         out = arena_layout.attend(int(module.layer_idx), Heads(query, key, value, scaling, sliding_window))  # type: ignore[arg-type] # every attention module of transformers has one
     return out.transpose(1, 2), None
@@ -79,7 +73,9 @@ def install(model: Any) -> bool:
     """
     config = model.config.get_text_config()
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
-    odd = getattr(config, "attn_logit_softcapping", None) or hasattr(model, "sinks")
+    odd = getattr(config, "attn_logit_softcapping", None) or any(
+        hasattr(module, "sinks") for module in model.modules()
+    )
     if odd or not kinds <= {"full_attention", "sliding_attention"} or not model._supports_attention_backend:  # noqa: SLF001 - transformers' own flag, no public twin
         return False
     model.set_attn_implementation(NAME)
@@ -102,12 +98,7 @@ class PackLayout:
         for part in self._segments:
             s = part.segment
             q, k, v = (x[:, :, s.start : s.start + s.prompt] for x in heads[:3])
-            mask = _plain_mask(s.prompt, s.prompt, heads.window, q.device)
-            outs.append(
-                sdpa(
-                    q, k, v, mask, is_causal=mask is None and s.prompt > 1, scale=heads.scale, enable_gqa=True
-                )
-            )
+            outs.append(causal(q, k, v, heads))
             if part.longest:
                 outs.append(part.attend(heads))
         return torch.cat(outs, dim=2)
@@ -128,18 +119,11 @@ class _Completions:
             at += length
         self._rows = torch.tensor(rows, device=device, dtype=torch.long)  # (G * Lmax,) into the pack
         self._flat = torch.tensor(flat, device=device, dtype=torch.long)  # (tokens,) into the padded rows
-        total = segment.prompt + self.longest
-        positions = torch.arange(total, device=device)
-        self._distance = positions[segment.prompt :, None] - positions  # (Lmax, P + Lmax)
-        self._causal = self._distance >= 0
 
     def attend(self, heads: Heads) -> Tensor:
         """(1, H, T, D) of the whole pack → (1, H, tokens of these completions, D)."""
-        mask = self._causal
-        if heads.window is not None:
-            mask = mask & (self._distance < heads.window)
         k, v = (torch.cat([self._prompt(x), self._unfold(x)], dim=2) for x in (heads.k, heads.v))
-        out = sdpa(self._unfold(heads.q), k, v, mask, scale=heads.scale, enable_gqa=True)  # (G, H, Lmax, D)
+        out = causal(self._unfold(heads.q), k, v, heads)  # (G, H, Lmax, D)
         return out.transpose(0, 1).flatten(1, 2)[:, self._flat].unsqueeze(0)
 
     def _unfold(self, x: Tensor) -> Tensor:
@@ -153,9 +137,19 @@ class _Completions:
         return x[:, :, s.start : s.start + s.prompt].expand(len(s.inputs), -1, -1, -1)
 
 
-def _plain_mask(queries: int, keys: int, window: int | None, device: torch.device) -> Tensor | None:
-    """Causal from the lower right; None where `is_causal` (or one query that sees everything) says the same."""
-    if queries in {keys, 1} and (window is None or window >= keys):
-        return None
-    back = torch.arange(keys - queries, keys, device=device)[:, None] - torch.arange(keys, device=device)
-    return back >= 0 if window is None else (back >= 0) & (back < window)
+def causal(q: Tensor, k: Tensor, v: Tensor, heads: Heads) -> Tensor:
+    """Attend causally from the lower right, with the scale and window of `heads`, by the fastest exact way there is.
+
+    q (B, H, L, D), k and v (B, Hkv, S, D) → (B, H, L, D).
+    """
+    if q.dtype is torch.bfloat16 and q.device.type == "cpu":
+        return cpu_attention.attend(q, k, v, cpu_attention.Shape(heads.scale, heads.window))
+    queries, keys = q.shape[2], k.shape[2]
+    simple = heads.window is None or heads.window >= keys
+    mask = None
+    if not (simple and queries in {1, keys}):
+        back = torch.arange(keys - queries, keys, device=q.device)[:, None] - torch.arange(
+            keys, device=q.device
+        )
+        mask = (back >= 0) & (back < (heads.window or keys))
+    return sdpa(q, k, v, mask, is_causal=mask is None and queries > 1, scale=heads.scale, enable_gqa=True)

@@ -16,7 +16,7 @@ class Learner:
     base: BaseModel
     population: Population
     optimizer: StackedAdamW
-    tokens_per_backward: int = 4096
+    tokens_per_backward: int = 1024
     """budget of one forward and backward; independent of the number of members"""
 
 

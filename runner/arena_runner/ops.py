@@ -17,8 +17,8 @@ from arena_runner.attention import PackLayout
 from arena_runner.models import BaseModel
 from arena_runner.packing import Pack
 
-CHUNK = 512
-"""tokens whose logits exist at one moment"""
+CHUNK = {"cpu": 128, "cuda": 2048}
+"""tokens whose logits exist at one moment; on a CPU they should stay in its cache"""
 
 
 def logprobs(
@@ -122,17 +122,19 @@ class _HeadLogprobs(torch.autograd.Function):
         wide = torch.promote_types(torch.float32, hidden.dtype)
         logp = torch.empty(hidden.shape[0], dtype=wide, device=hidden.device)
         slope = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
-        for at in range(0, hidden.shape[0], CHUNK):
-            part = slice(at, at + CHUNK)
-            logits = torch.nn.functional.linear(hidden[part], weight, bias).to(wide)
-            logits.div_(temperature[part, None].to(wide))
-            total = logits.logsumexp(-1)
-            logp[part] = logits.gather(1, targets[part, None])[:, 0] - total
+        chunk = CHUNK[hidden.device.type]
+        for at in range(0, hidden.shape[0], chunk):
+            part = slice(at, at + chunk)
+            heat, target = temperature[part, None].to(wide), targets[part, None]
+            logits = torch.nn.functional.linear(hidden[part], weight, bias).to(wide).div_(heat)
+            top, chosen = logits.amax(-1, keepdim=True), logits.gather(1, target)
+            mass = logits.sub_(top).exp_()
+            total = mass.sum(-1, keepdim=True)
+            logp[part] = (chosen - top - total.log())[:, 0]
             if slope is not None:
-                minus_p = logits.sub_(total[:, None]).exp_().neg_()
-                minus_p.scatter_add_(1, targets[part, None], torch.ones_like(minus_p[:, :1]))
-                minus_p.div_(temperature[part, None].to(wide))
-                slope[part] = minus_p.to(weight.dtype) @ weight
+                # d logp / d logits = (one-hot - softmax) / temperature
+                mass.mul_(-1 / (total * heat)).scatter_add_(1, target, 1 / heat)
+                slope[part] = mass.to(weight.dtype) @ weight
         if slope is not None:
             ctx.save_for_backward(slope)
         return logp

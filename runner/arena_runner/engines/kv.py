@@ -12,9 +12,8 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention as sdpa
 
-from arena_runner.attention import Heads
+from arena_runner.attention import Heads, causal
 from arena_runner.models import BaseModel
 
 
@@ -54,9 +53,7 @@ class Prefill:
             q, k, v = (x[:, :, start : start + length] for x in heads[:3])
             self._cache.prompt[layer, 0, place, :, :length] = k[0]
             self._cache.prompt[layer, 1, place, :, :length] = v[0]
-            outs.append(
-                sdpa(q, k, v, _causal(length, heads.window, q.device), scale=heads.scale, enable_gqa=True)
-            )
+            outs.append(causal(q, k, v, heads))
             start += length
         return torch.cat(outs, dim=2)
 
@@ -165,8 +162,3 @@ def _merge(a: Sequence[Tensor], b: Sequence[Tensor]) -> Tensor:
     top = a[2].maximum(b[2])
     of_a, of_b = (a[2] - top).exp_(), (b[2] - top).exp_()
     return (a[0] * of_a + b[0] * of_b) / (a[1] * of_a + b[1] * of_b)
-
-
-def _causal(length: int, window: int | None, device: torch.device) -> Tensor:
-    back = torch.arange(length, device=device)[:, None] - torch.arange(length, device=device)
-    return back >= 0 if window is None else (back >= 0) & (back < window)

@@ -6,7 +6,7 @@ from arena_runner import ops
 
 
 def test_it_is_log_softmax_at_the_temperature_with_its_gradient(monkeypatch):
-    monkeypatch.setattr(ops, "CHUNK", 3)
+    monkeypatch.setitem(ops.CHUNK, "cpu", 3)
     generator = torch.Generator().manual_seed(0)
     hidden = torch.randn(7, 4, generator=generator, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(11, 4, generator=generator, dtype=torch.float64)
