@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
+
 from arena_gitops.spec.algorithms.sft import SftKnobs
+from arena_runner import ops
 from arena_runner.algorithms import sft
 from arena_runner.learner import Learner
+from arena_runner.packing import Group, pack
 from arena_runner.population.member import Member
 from arena_runner.rollouts.prompts import Prompt
 from arena_runner.rollouts.stream import Stream
-from arena_runner.rollouts.task import Iterated, Judged
+from arena_runner.rollouts.task import Iterated, Judged, Probe
 from arena_runner.seeds import key
 
 
@@ -63,8 +67,20 @@ class Imitated:
             for value, example in zip(likelihood, examples, strict=True)
         ]
         return {
-            place: Judged(scores=tuple(scores[i * count : (i + 1) * count])) for i, place in enumerate(places)
+            place: Judged(
+                scores=tuple(scores[i * count : (i + 1) * count]), probe=self._probe(place, prompts[0])
+            )
+            for i, place in enumerate(places)
         }
+
+    @torch.no_grad()
+    def _probe(self, place: int, prompt: Prompt) -> Probe:
+        """The first row's target and the probability of each of its tokens."""
+        base, population = self.learner.base, self.learner.population
+        group = Group(place, prompt.ids, (prompt.target,), (0,))
+        (piece,) = pack([group], max(group.tokens, 1), base.device)
+        logprobs = ops.logprobs(base, population, piece, torch.ones(len(piece.rows), device=base.device))
+        return Probe(prompt.ids, prompt.target, tuple(logprobs.tolist()))
 
     def _settings(self, member: Member) -> sft.SftSettings:
         own = member.hyperparameters

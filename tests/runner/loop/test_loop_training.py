@@ -4,9 +4,12 @@ import json
 from itertools import pairwise
 
 import pytest
+import torch
 
-from arena_runner import checkpoint
+from arena_runner import checkpoint, ops
 from arena_runner.opening import open_parts
+from arena_runner.packing import Group, pack
+from arena_runner.peft_format import read
 from arena_runner.ports import Stop
 
 EVOLVING = {
@@ -177,6 +180,31 @@ def test_at_the_end_every_member_is_exported_and_base_and_best_are_scored_once(l
     assert last == {0, 1}
     assert [(s.label, s.rows) for s in scores] == [("base", 8), ("best", 8)]
     assert all(set(s.mean) == set(s.stderr) == {"reward", "vowels", "short"} for s in scores)
+
+
+@pytest.mark.parametrize("algorithm", ["GRPO", "SFT"])
+def test_an_export_carries_a_probe_that_only_its_own_weights_answer(lab, algorithm):
+    """The recorded logprobs are those of the exported adapter, and differ from the base model's."""
+    lab.run(lab.job(algorithm, training={"max_steps": 40, "evo_steps": 5}))
+    folder = next((lab.folder / "run" / "exports").glob("step_40/m0"))
+    probe = json.loads((folder / "arena.json").read_text())["probe"]
+
+    with open_parts(lab.job(algorithm), lab.materials("again"), lab.ports()) as parts:
+        base = measured(parts.learner, probe)
+        parts.learner.population.load(0, read(folder)[0])
+        own = measured(parts.learner, probe)
+
+    assert len(probe["token_ids"]) == len(probe["logprobs"]) > 0
+    assert own == pytest.approx(probe["logprobs"], abs=1e-4)
+    assert base != pytest.approx(probe["logprobs"], abs=1e-2)
+
+
+def measured(learner, probe):
+    """What the weights in place 0 give a probe's tokens."""
+    group = Group(0, tuple(probe["prompt_ids"]), (tuple(probe["token_ids"]),), (0,))
+    (piece,) = pack([group], 4096)
+    with torch.no_grad():
+        return ops.logprobs(learner.base, learner.population, piece, torch.ones(len(piece.rows))).tolist()
 
 
 def test_the_target_ends_the_run_at_the_first_evaluation_that_reaches_it(lab):
