@@ -94,8 +94,18 @@ class Incoming:
         os.fsync(self._file.fileno())
         self._file.close()
         self._temporary.replace(self._path)
+        _sync_folder(self._path.parent)
 
     def abandon(self) -> None:
         """Forget what has arrived."""
         self._file.close()
         self._temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename survive a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -59,7 +59,9 @@ def serve(home: Home, host: str, port: int, mlflow_uri: str | None) -> None:
         bound = listener.getsockname()[1]
         world.links.server = f"http://{host}:{bound}"
         plant = Plant(world, mlflow_uri)
-        config = uvicorn.Config(create_app(world), log_config=None, access_log=False)
+        config = uvicorn.Config(
+            create_app(world), log_config=None, access_log=False, timeout_graceful_shutdown=5
+        )
         http = _Http(config, plant, lambda: life.announce(home, port=bound, token=token, version=VERSION))
         http.run(sockets=[listener])
         plant.close()

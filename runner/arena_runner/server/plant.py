@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 
 from arena_runner.server import life
 from arena_runner.server.controllers.deployments import DeploymentsController
@@ -11,6 +12,9 @@ from arena_runner.server.executors.local import LocalExecutor
 from arena_runner.server.mlflow_process import MlflowController
 from arena_runner.server.tracking import Tracker
 from arena_runner.server.world import World
+
+FLUSH_S = 15.0
+"""How long the tracker may take to end its current step; what MLflow lacks then is written at the next start."""
 
 log = logging.getLogger(__name__)
 
@@ -40,10 +44,14 @@ class Plant:
 
     def close(self) -> None:
         """Write down what has happened, then stop what is left."""
+        for controller in (self._deployments, self._tracker, self._mlflow):
+            controller.ask_to_stop()
         self._deployments.stop()
-        self._deployments.close()
-        self._tracker.stop()
-        if self._world.links.mlflow_ready.is_set():
+        closing = threading.Thread(target=self._deployments.close, name="close model servers")
+        closing.start()
+        self._tracker.stop(FLUSH_S)
+        if self._world.links.mlflow_ready.is_set() and not self._tracker.is_alive():
             self._tracker.look()  # once more: the last events came while the workers stopped
         self._mlflow.stop()
         self._mlflow.close()
+        closing.join()

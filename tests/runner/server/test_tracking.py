@@ -1,5 +1,8 @@
 """Events into a real MLflow: every step once, members as child runs, checkpoints as registered versions."""
 
+import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -33,12 +36,14 @@ def mlflow(tracked, build):
 
 def parent(client):
     experiment = client.get_experiment_by_name("arith")
-    return client.search_runs([experiment.experiment_id], "tags.`arena.kind` = 'run'")[0]
+    wanted = "tags.`arena.kind` = 'run' and tags.`arena.address` = 'experiment/exp'"
+    return client.search_runs([experiment.experiment_id], wanted)[0]
 
 
 def members(client):
     experiment = client.get_experiment_by_name("arith")
-    found = client.search_runs([experiment.experiment_id], "tags.`arena.kind` = 'member'")
+    wanted = "tags.`arena.kind` = 'member' and tags.`arena.address` = 'experiment/exp'"
+    found = client.search_runs([experiment.experiment_id], wanted)
     return {run.data.tags["arena.member"]: run for run in found}
 
 
@@ -92,3 +97,39 @@ def test_provenance_lineage_and_curves_are_there(mlflow):
     assert {"arena.fingerprint", "arena.address", "arena.manifest", "arena.state"} <= set(run.data.tags)
     assert {f.path for f in mlflow.list_artifacts(run.info.run_id)} >= {"lineage.json", "population.png"}
     assert "lr" in members(mlflow)["0"].data.tags["arena.lineage"]
+
+
+def test_the_platform_keeps_best_and_serving_and_a_persons_alias_is_served_once_applied(
+    tracked, mlflow, build
+):
+    server, _ = tracked
+    pinned = {"name": "chat", "kind": "deployment"}
+    waiting = server.apply(body=build.deployment("exp", checkpoint="@champion"), **pinned)
+    told = build.until(
+        lambda: "champion" in (m := server.resource("deployment/chat")["deployment"]["message"]) and m
+    )
+    assert told.startswith("waiting for alias 'champion' on model exp: set it at http://127.0.0.1:")
+    version = next(
+        v for v in mlflow.search_model_versions("name = 'exp'") if v.tags["checkpoint"] == "step_16/m1"
+    )
+    mlflow.set_registered_model_alias("exp", "champion", version.version)
+    mlflow.set_registered_model_alias("exp", "best", version.version)
+    server.apply(body=build.deployment("exp", checkpoint="@champion"), etag=waiting["etag"], **pinned)
+    served = build.until(
+        lambda: (d := server.resource("deployment/chat")["deployment"])["state"] == "serving" and d
+    )
+    assert served["checkpoint"] == "step_16/m1"
+    build.until(lambda: mlflow.get_registered_model("exp").aliases.get("serving") == version.version)
+    build.until(lambda: mlflow.get_model_version_by_alias("exp", "best").tags["checkpoint"] == "step_24/m1")
+    assert mlflow.get_registered_model("exp").aliases["champion"] == version.version
+
+
+def test_a_run_completes_while_mlflow_is_dead_and_mlflow_learns_everything_later(tracked, mlflow, build):
+    server, _ = tracked
+    os.killpg(json.loads((server.home / "processes" / "mlflow.json").read_text())["pid"], signal.SIGKILL)
+    run_id = server.apply("late", build.experiment("late", seed="late"))["run"]["run_id"]
+    assert server.wait_run(run_id)["state"] == "completed"
+    versions = build.until(lambda: mlflow.search_model_versions("name = 'late'"), 60)
+    build.until(lambda: len(mlflow.search_model_versions("name = 'late'")) == 3)
+    histories = [mlflow.get_metric_history(v.run_id, "reward/mean") for v in versions]
+    assert [[point.step for point in history] for history in histories] == [[8, 16]] * len(versions)

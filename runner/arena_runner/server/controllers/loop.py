@@ -39,9 +39,13 @@ class Controller(threading.Thread):
         except Exception:
             log.exception("%s failed; it looks again in %g s", self.name, self.interval_s)
 
-    def stop(self) -> None:
+    def ask_to_stop(self) -> None:
         """Let the current step end, then no more."""
         self._stopping = True
         self._wake.set()
+
+    def stop(self, timeout_s: float = 5.0) -> None:
+        """Ask and wait; a step that hangs on another process is left behind with its daemon thread."""
+        self.ask_to_stop()
         if self.is_alive():
-            self.join(timeout=30)
+            self.join(timeout_s)

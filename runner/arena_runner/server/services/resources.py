@@ -6,6 +6,7 @@ together or not at all.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from arena_gitops.spec.digest import Fingerprint, sha256_json
-from arena_gitops.spec.resource import Address
+from arena_gitops.spec.resource import NAME_PATTERN, Address
 from arena_gitops.spec.wire import DeploymentSpec, ExperimentSpec, Owner, PutResource, ResourceDocument
 from arena_runner.server.refusals import RefusedError, stale
 from arena_runner.server.services import deployments, experiments
@@ -38,6 +39,7 @@ class Put:
 
 def put(world: World, request: Put) -> ResourceDocument:
     """Make the resource so. Same key and same body: same answer, nothing started twice."""
+    _check_namespace(request.body.owner)
     spec = _parse_spec(request.address.kind, request.body.spec)
     if isinstance(spec, ExperimentSpec):
         experiments.check(world, spec)
@@ -91,6 +93,13 @@ def find(session: Session, address: Address, namespace: str) -> ResourceRow | No
     """The row of an address, retired or not."""
     query = select(ResourceRow).where(ResourceRow.namespace == namespace, ResourceRow.kind == address.kind)
     return session.scalar(query.where(ResourceRow.name == address.name))
+
+
+def _check_namespace(owner: Owner) -> None:
+    """Namespaces become parts of model and adapter names."""
+    if not re.match(NAME_PATTERN, owner.namespace):
+        message = f"namespace {owner.namespace!r} is no name: lower case letters, digits and inner dashes"
+        raise RefusedError(422, "bad-namespace", message)
 
 
 def _parse_spec(kind: str, spec: Any) -> ExperimentSpec | DeploymentSpec | None:
