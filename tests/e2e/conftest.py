@@ -152,8 +152,7 @@ class Mlflow:
 
     def versions(self, run: dict) -> list:
         """Registered model versions of a run, oldest first, with their aliases."""
-        parent = run["mlflow_url"].rpartition("/")[2]
-        found = self.client.search_model_versions(f"run_id = '{parent}'")
+        found = self.client.search_model_versions(f"name = '{run['experiment']}'")
         whole = [self.client.get_model_version(v.name, v.version) for v in found]
         return sorted(whole, key=lambda version: int(version.version))
 

@@ -50,8 +50,9 @@ def draw(path: Path, title: str, reward: Series, fitness: Series, lineage: Itera
                 "", xy=here, xytext=there, arrowprops={"arrowstyle": "->", "color": f"C{record.parent}"}
             )
     below.set_xlabel("step")
-    if fitness or reward:
-        above.legend(loc="upper left", fontsize="small")
+    for axes, series in ((above, reward), (below, fitness)):
+        if series:
+            axes.legend(loc="upper left", fontsize="small")
     figure.suptitle(title)
     figure.savefig(path, dpi=110)
 

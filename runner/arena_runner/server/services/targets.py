@@ -94,7 +94,7 @@ def _unfinished(pair: RunPair, version: VersionRow, spec: DeploymentSpec) -> Wai
         return None
     if not state.ended:
         gate = f" and {spec.gate.metric} passes the gate" if spec.gate else ""
-        return Waiting("pending", f"promotes {spec.checkpoint} when {what} ends{gate} (now {state})")
+        return Waiting("pending", f"promotes {spec.checkpoint} when {what} ends{gate}")
     why = f" ({pair.state.reason})" if pair.state.reason else ""
     message = f": {pair.state.message}" if pair.state.message else ""
     return Waiting("held", f"{what} is {state}{why}{message}")
