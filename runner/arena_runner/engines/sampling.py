@@ -12,6 +12,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 BLOCK = 256
+ROWS = {"cpu": 16, "cuda": 4096}
+"""rows worked on at one moment; on a CPU their probabilities should stay in its cache"""
 
 
 def choose(
@@ -29,16 +31,29 @@ def choose(
         Tokens (B,) and their fp32 logprobs (B,) under the softmax over the whole vocabulary at the sampling
         temperature (1 for greedy rows).
     """
-    wide = torch.promote_types(torch.float32, logits_BV.dtype)
-    scaled = logits_BV.to(wide) / torch.where(greedy_B, 1.0, temperature_B)[:, None].to(wide)
-    top, best = scaled.max(-1)
-    mass = (scaled - top[:, None]).exp_()  # (B, V)
-    blocks = pad(mass, (0, -mass.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK))
-    sums = blocks.sum(-1, dtype=torch.float64)  # (B, V / BLOCK)
-    total = sums.sum(-1)
-    token = best if bool(greedy_B.all()) else torch.where(greedy_B, best, _search(blocks, sums, uniform_B))
-    logprob = scaled.gather(1, token[:, None])[:, 0] - top - total.log().to(wide)
-    return token, logprob
+    step = ROWS[logits_BV.device.type]
+    parts = [slice(at, at + step) for at in range(0, logits_BV.shape[0], step)]
+    picked = [_choose(logits_BV[p], temperature_B[p], uniform_B[p], greedy_B[p]) for p in parts]
+    tokens, logprobs = zip(*picked, strict=True)
+    return torch.cat(tokens), torch.cat(logprobs)
+
+
+def _choose(logits: Tensor, temperature: Tensor, uniform: Tensor, greedy: Tensor) -> tuple[Tensor, Tensor]:
+    wide = torch.promote_types(torch.float32, logits.dtype)
+    heat = torch.where(greedy, 1.0, temperature).to(wide)[:, None]
+    scaled = logits.to(wide, copy=True)
+    if bool((heat != 1).any()):
+        scaled.div_(heat)
+    top, best = scaled.max(-1, keepdim=True)
+    mass = scaled.sub_(top).exp_()  # (B, V)
+    missing = -mass.shape[1] % BLOCK
+    blocks = (pad(mass, (0, missing)) if missing else mass).unflatten(1, (-1, BLOCK))
+    sums = blocks.sum(-1).double()  # (B, V / BLOCK)
+    token = best[:, 0]
+    if not bool(greedy.all()):
+        token = torch.where(greedy, token, _search(blocks, sums, uniform))
+    share = mass.gather(1, token[:, None])[:, 0].double() / sums.sum(-1)
+    return token, share.log().to(wide)
 
 
 def _search(blocks: Tensor, sums: Tensor, uniform_B: Tensor) -> Tensor:
