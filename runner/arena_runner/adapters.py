@@ -8,27 +8,22 @@ columns of the row's own member and zero elsewhere, so ranks and alphas may diff
 Masters are fp32; `sync` rounds them once to the compute dtype, and trainer and engine read that same copy.
 All masters are column slices of one (R, F) matrix, which is what lets the optimizer and evolution treat a
 member as a few rows of numbers.
-
-Which member a row belongs to travels with the call (`Rows` is a keyword argument of the model's forward that
-every decoder layer hands down), never in a global: a layer recomputed in the backward pass sees the rows it
-saw the first time.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from arena_gitops.errors import ArenaError
 from arena_runner import peft_format, seeds
+from arena_runner.lora import AdaptedLinear, Carrier, Rows, Stack
 from arena_runner.models import BaseModel
 
 OFF = -1
@@ -40,79 +35,12 @@ class AdapterError(ArenaError):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Which rows of every A and B a batch uses, and how much: made by `Population.rows`."""
-
-    span: slice
-    gate: Tensor | float  # (rows, span) or, when one member owns all rows, its alpha/rank
-    dropout: tuple[float, Tensor] | None = None
-    """rate and one int64 key per row, SFT only"""
-
-
-@dataclass(frozen=True, slots=True)
 class Site:
     """One adapted linear layer: its name and where its A and B lie in the big matrix."""
 
     name: str
     a: slice
     b: slice
-
-
-@dataclass(frozen=True, slots=True)
-class Stack:
-    """All members' A (or B) of one layer: columns of the masters and of the gradients, and a rounded copy."""
-
-    master: Tensor
-    grad: Tensor
-    rounded: Tensor
-
-    def rows(self, span: slice) -> Tensor:
-        """Read some rows, differentiably where gradients are wanted."""
-        if not torch.is_grad_enabled():
-            return self.rounded[span]
-        picked: Tensor = _Rounded.apply(self.master, self.rounded[span], self.grad[span])  # type: ignore[no-untyped-call] # torch leaves it untyped
-        return picked
-
-
-class AdaptedLinear(nn.Module):
-    """A frozen linear layer with every member's adapter beside it."""
-
-    def __init__(self, base: nn.Linear, salt: int) -> None:
-        super().__init__()
-        self.base = base
-        self.salt = salt
-        self.rows: Rows | None = None
-        """set by the decoder layer around its own forward, see `_Carrier`"""
-        self.a: Stack  # (R, in)
-        self.b: Stack  # (R, out)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(…, in) → (…, out)."""
-        y: Tensor = self.base(x)
-        rows = self.rows
-        if rows is None:
-            return y
-        a, b = self.a.rows(rows.span), self.b.rows(rows.span)
-        if rows.dropout is not None:
-            rate, keys = rows.dropout
-            x = x * _keep(rate, keys, self.salt, x.shape[-1]).view(x.shape).to(x.dtype)
-        low = nn.functional.linear(x, a)  # (…, span)
-        gate = rows.gate if isinstance(rows.gate, float) else rows.gate.view(low.shape)
-        return y + (low * gate) @ b
-
-
-class _Rounded(torch.autograd.Function):
-    """Read the rounded copy; add its gradient to the member's rows in full precision."""
-
-    @staticmethod
-    def forward(ctx: Any, master: Tensor, rounded: Tensor, grad: Tensor) -> Tensor:  # noqa: ARG004 - the master is what makes the result differentiable
-        ctx.grad = grad
-        return rounded.view_as(rounded)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, None]:
-        ctx.grad += grad
-        return None, None, None
 
 
 class Population:
@@ -137,7 +65,7 @@ class Population:
         master = torch.promote_types(torch.float32, base.dtype)
         self.masters = torch.zeros(starts[-1], width, dtype=master, device=device)  # (R, F)
         self.grads = torch.zeros_like(self.masters)
-        self._carriers: list[_Carrier] = []
+        self._carriers: list[Carrier] = []
         self._modules: dict[str, AdaptedLinear] = {}
 
     @classmethod
@@ -302,7 +230,7 @@ class Population:
             self._modules[site.name] = module
             by_layer.setdefault(_layer_of(site.name), []).append(module)
         for layer, modules in by_layer.items():
-            self._carriers.append(_Carrier(self.base.model.get_submodule(layer), modules))
+            self._carriers.append(Carrier(self.base.model.get_submodule(layer), modules))
 
     def _stack(self, columns: slice) -> Stack:
         master = self.masters[:, columns]
@@ -328,42 +256,6 @@ class Population:
                 f"{type(self.base.model).__name__} does not hand keyword arguments to its layers, "
                 "so rows cannot carry their member; this architecture is not supported yet"
             )
-
-
-class _Carrier:
-    """Stands in for a decoder layer's forward: hands `arena_rows` to the adapted linears inside, for that call.
-
-    Checkpointing wraps this whole call, so the recomputed forward is given the very same rows.
-    """
-
-    def __init__(self, layer: nn.Module, modules: Sequence[AdaptedLinear]) -> None:
-        self.reached = False
-        """whether rows have arrived at all"""
-        self.checkpoint = False
-        self._layer = layer
-        self._modules = modules
-        self._plain: Callable[..., Any] = layer.forward
-        layer.forward = self._forward
-
-    def remove(self) -> None:
-        """Give the layer its own forward back."""
-        del self._layer.forward
-
-    def _forward(self, *args: Any, **kwargs: Any) -> Any:
-        if self.checkpoint and torch.is_grad_enabled():
-            return checkpoint(self._run, *args, use_reentrant=False, preserve_rng_state=False, **kwargs)
-        return self._run(*args, **kwargs)
-
-    def _run(self, *args: Any, **kwargs: Any) -> Any:
-        rows = kwargs.get("arena_rows")
-        self.reached |= rows is not None
-        for module in self._modules:
-            module.rows = rows
-        try:
-            return self._plain(*args, **kwargs)
-        finally:
-            for module in self._modules:
-                module.rows = None
 
 
 def find_targets(base: BaseModel, targets: Sequence[str] | str) -> dict[str, nn.Linear]:
@@ -401,10 +293,3 @@ def _layer_of(name: str) -> str:
 def _replace(root: nn.Module, name: str, module: nn.Module) -> None:
     parent, _, leaf = name.rpartition(".")
     setattr(root.get_submodule(parent), leaf, module)
-
-
-def _keep(rate: float, keys: Tensor, salt: int, width: int) -> Tensor:
-    """Inverted dropout mask (rows, width) as a function of row key, layer and column alone."""
-    columns = torch.arange(width, device=keys.device)
-    draw = seeds.uniform(keys.reshape(-1, 1) ^ seeds.key(salt, "dropout"), columns)
-    return (draw >= rate) / (1.0 - rate)

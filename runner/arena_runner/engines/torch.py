@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 
 from arena_runner import seeds
-from arena_runner.adapters import OFF, Population, Rows
+from arena_runner.adapters import OFF, Population
 from arena_runner.engines.base import Completion, Request
 from arena_runner.engines.kv import Cache, Decode, Prefill
 from arena_runner.engines.sampling import choose
 from arena_runner.engines.uncached import UncachedEngine
+from arena_runner.lora import Rows
 from arena_runner.models import BaseModel
 
 PREFILL_TOKENS = 4096

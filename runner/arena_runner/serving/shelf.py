@@ -14,7 +14,8 @@ from torch import Tensor
 
 from arena_gitops.errors import ArenaError
 from arena_runner import peft_format
-from arena_runner.adapters import OFF, Population, Rows
+from arena_runner.adapters import OFF, Population
+from arena_runner.lora import Rows
 from arena_runner.models import BaseModel
 from arena_runner.peft_format import AdapterConfig
 from arena_runner.serving.protocol import BASE, Adapter
