@@ -58,20 +58,19 @@ class Imitated:
         }
 
     def judge(self, places: Sequence[int], prompts: Sequence[Prompt]) -> dict[int, Judged]:
-        """Minus nats per completion token. A row's score is its share of that mean, so that rows can be paired."""
-        examples = [example for place in places for example in _examples(place, prompts)]
+        """Minus nats per completion token, one place after the other, so that no place's packs hold another's."""
+        return {place: self._judged(place, prompts) for place in places}
+
+    def _judged(self, place: int, prompts: Sequence[Prompt]) -> Judged:
+        """A row's score is its share of the mean over all tokens, so that rows can be paired."""
+        examples = _examples(place, prompts)
+        share = len(examples) / sum(len(example.target_ids) for example in examples)
         likelihood = sft.log_likelihood(self.learner, examples)  # per token of each row
-        tokens, count = sum(len(prompt.target) for prompt in prompts), len(prompts)
         scores = [
-            value * len(example.target_ids) * count / tokens
+            value * len(example.target_ids) * share
             for value, example in zip(likelihood, examples, strict=True)
         ]
-        return {
-            place: Judged(
-                scores=tuple(scores[i * count : (i + 1) * count]), probe=self._probe(place, prompts[0])
-            )
-            for i, place in enumerate(places)
-        }
+        return Judged(scores=tuple(scores), probe=self._probe(place, prompts[0]))
 
     @torch.no_grad()
     def _probe(self, place: int, prompt: Prompt) -> Probe:

@@ -77,15 +77,15 @@ class Scored:
         return {place: _iterated(batch, updates[place]) for place, batch in groups.items()}
 
     def judge(self, places: Sequence[int], prompts: Sequence[Prompt]) -> dict[int, Judged]:
-        """Mean reward of greedy completions."""
-        requests = [
-            Request(place, prompt.ids, self._room(prompt), greedy=True)
-            for place in places
-            for prompt in prompts
-        ]
-        answers = self._answers(requests, [prompt for _ in places for prompt in prompts])
-        count = len(prompts)
-        return {place: _judged(answers[i * count : (i + 1) * count]) for i, place in enumerate(places)}
+        """Mean reward of greedy completions.
+
+        One place after the other: a row's last bits depend on who shares its batch, and fitness may not.
+        """
+        return {place: self._judged(place, prompts) for place in places}
+
+    def _judged(self, place: int, prompts: Sequence[Prompt]) -> Judged:
+        requests = [Request(place, prompt.ids, self._room(prompt), greedy=True) for prompt in prompts]
+        return _judged(self._answers(requests, prompts))
 
     def _requests(self, member: Member, prompts: Sequence[Prompt]) -> Iterator[Request]:
         for k, prompt in enumerate(prompts):

@@ -321,3 +321,19 @@ def test_the_servers_limit_caps_the_run_and_says_so(lab):
 
     assert ended.finished.message == "capped at 16 of 1000"
     assert ended.of("progress")[-1].step == 16
+
+
+@pytest.mark.parametrize("algorithm", ["GRPO", "SFT"])
+def test_the_fitness_of_a_place_does_not_depend_on_its_neighbours(lab, algorithm):
+    """Bit for bit: judged alone, or beside members with other weights."""
+    job = lab.job(algorithm, training={"pop_size": 3})
+    with open_parts(job, lab.materials(), lab.ports()) as parts:
+        population = parts.learner.population
+        torch.manual_seed(0)
+        for place in range(3):
+            population.load(place, {k: torch.randn_like(v) for k, v in population.export(place).items()})
+        together = parts.task.judge([0, 1, 2], parts.held.eval)
+        alone = [parts.task.judge([place], parts.held.eval)[place] for place in range(3)]
+
+    assert [together[place] for place in range(3)] == alone
+    assert len({judged.probe.logprobs for judged in alone}) == 3
