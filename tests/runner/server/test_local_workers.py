@@ -6,6 +6,8 @@ import sqlite3
 
 import psutil
 
+from arena_runner.server.processes import clean_environment
+
 
 def apply(server, build, name="exp", **script):
     return server.apply(name, build.experiment(name, seed=name, **script))["run"]["run_id"]
@@ -125,3 +127,11 @@ def test_a_tier_has_no_more_workers_than_slots(server, build):
     build.until(lambda: server.run(first)["state"] == "running")
     assert server.run(second)["state"] == "queued"
     assert server.wait_run(second)["state"] == "completed"
+
+
+def test_a_worker_inherits_no_secret_of_the_server(monkeypatch):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    monkeypatch.setenv("ARENA_API_KEY", "hush")
+    environment = clean_environment({"ARENA_WORKER_TOKEN": "its own"})
+    assert "hush" not in environment.values()
+    assert environment["PATH"] == os.environ["PATH"]

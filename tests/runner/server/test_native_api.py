@@ -203,3 +203,23 @@ def test_logs_hold_what_the_worker_printed(shared_server, build):
     text = shared_server.http.get(f"/api/v1/runs/{run_id}/logs").text
     assert f"starting a worker for run {run_id}" in text
     assert "segment 0 from iteration 0" in text
+
+
+def test_a_fault_of_the_server_is_an_error_body_that_points_to_its_log(world):
+    app = create_app(world)
+
+    @app.get("/boom")
+    def boom():
+        raise ZeroDivisionError("secret detail")
+
+    answer = TestClient(app).get("/boom", headers={"X-Request-ID": "r-18"})
+    body = ErrorBody.model_validate(answer.json())
+    assert (answer.status_code, body.code, body.details) == (500, "internal", {"request_id": "r-18"})
+    assert "secret" not in body.message
+
+
+@pytest.mark.parametrize("namespace", ["PR 12", "../x", ""])
+def test_a_namespace_that_is_no_name_is_refused(shared_server, build, namespace):
+    body = build.experiment("x").model_copy(update={"owner": Owner(stack="team", namespace=namespace)})
+    answer = shared_server.put("experiment", "x", body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "bad-namespace")

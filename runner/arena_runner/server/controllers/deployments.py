@@ -28,6 +28,8 @@ GRACE_S = 60.0
 """How long a superseded adapter stays loaded: requests that were on their way still find it."""
 LOAD_S = 900.0
 """A rollout that has not come to its probe by then is given up."""
+BUSY_S, IDLE_S = 0.5, 3.0
+"""How often to look during a rollout, and otherwise; the bell wakes it for what cannot wait."""
 
 log = logging.getLogger(__name__)
 
@@ -74,9 +76,12 @@ class DeploymentsController(Controller):
         kept = self._kept()
         self.fleet.keep({ref.id: ref for ref in (_model(revision) for revision in kept)})
         self._tidy(kept)
-        for revision in kept:
-            if revision.state == "loading":
-                self._roll_out(revision)
+        rollouts = [revision for revision in kept if revision.state == "loading"]
+        for revision in rollouts:
+            self._roll_out(revision)
+        answering = self.world.links.model_servers
+        busy = rollouts or any(_model(revision).id not in answering for revision in kept)
+        self.interval_s = BUSY_S if busy else IDLE_S
 
     def close(self) -> None:
         """Stop the model servers."""
@@ -89,19 +94,27 @@ class DeploymentsController(Controller):
             return [(namespace, name) for namespace, name in session.execute(query)]
 
     def _decide(self, namespace: str, name: str) -> None:
-        with self.world.store.write() as session:
-            look = _look(session, namespace, name)
-            if look is None:
-                return
-            if isinstance(look.target, Waiting):
-                _abandon(look, self.world.clock())
-                _say(look, "serving" if _keeps_quiet(look) else look.target.state, look.target.message)
-            elif look.settled:
-                _abandon(look, self.world.clock())
-                self._say_served(look)
-            elif look.state.refused != look.key and not _is_loading(look):
-                _abandon(look, self.world.clock())
-                _begin(session, self.world, look, look.target)
+        """Take the next step in the store; where there is none, the usual case, no lock is taken."""
+        with self.world.store.read() as session:
+            self._step(session, namespace, name)
+            idle = not session.new and not session.dirty
+        if not idle:
+            with self.world.store.write() as session:
+                self._step(session, namespace, name)
+
+    def _step(self, session: Session, namespace: str, name: str) -> None:
+        look = _look(session, namespace, name)
+        if look is None:
+            return
+        if isinstance(look.target, Waiting):
+            _abandon(look, self.world.clock())
+            _say(look, "serving" if _keeps_quiet(look) else look.target.state, look.target.message)
+        elif look.settled:
+            _abandon(look, self.world.clock())
+            self._say_served(look)
+        elif look.state.refused != look.key and not _is_loading(look):
+            _abandon(look, self.world.clock())
+            _begin(session, self.world, look, look.target)
 
     def _say_served(self, look: Look) -> None:
         """Serving, or on the way back after its model server was restarted."""

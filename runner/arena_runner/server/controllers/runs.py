@@ -99,6 +99,9 @@ class RunsController(Controller):
         self.world.bell.ring()
 
     def _start_missing(self) -> None:
+        with self.world.store.read() as session:
+            if all(pair.state.worker_pid is not None for pair in _waiting(session)):
+                return  # the usual case takes no lock
         with self.world.store.write() as session:
             ready = [pair for pair in _waiting(session) if self._prepare(session, pair)]
             busy = Counter(self._tier(run) for run in _runs_with_worker(session))

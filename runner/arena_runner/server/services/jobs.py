@@ -65,8 +65,8 @@ def report(world: World, run_id: str, segment: int, batch: EventBatch) -> EventR
         _record(session, world, pair, batch.events)
         pair.state.heartbeat = pair.state.updated = world.clock()
         receipt = EventReceipt(accepted_seq=pair.state.last_seq, directive=_directive(pair))
-    if batch.events:
-        world.bell.ring()
+    if any(isinstance(event, Finished) for event in batch.events):
+        world.bell.ring()  # everything else can wait for the controllers' next look
     return receipt
 
 
