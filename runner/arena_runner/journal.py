@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from arena_gitops.spec.job import JobEvent, Log, ResumeStateSaved
+from arena_gitops.spec.job import CheckpointSaved, JobEvent, Log, ResumeStateSaved
 from arena_gitops.spec.wire import EventBatch, EventReceipt
 from arena_runner.ports import Files, Stop
 from arena_runner.server_link import FencedError, ServerLink, UnreachableError
@@ -186,7 +186,7 @@ class Journal:
         receipt = self._link.report(EventBatch(fence=self._fence, events=tuple(events)))
         with self._news:
             while self._pending and self._pending[0].event.seq <= receipt.accepted_seq:
-                self._pending.popleft()
+                _forget_export(self._pending.popleft())
             self._news.notify_all()
         self._obey(receipt)
 
@@ -215,3 +215,10 @@ class Journal:
         with self._news:
             self._broken = error
             self._news.notify_all()
+
+
+def _forget_export(entry: Entry) -> None:
+    """An export that the server has is not kept twice; a run may make hundreds."""
+    if isinstance(entry.event, CheckpointSaved):
+        for path in entry.files.values():
+            path.unlink(missing_ok=True)

@@ -337,3 +337,44 @@ def test_the_fitness_of_a_place_does_not_depend_on_its_neighbours(lab, algorithm
 
     assert [together[place] for place in range(3)] == alone
     assert len({judged.probe.logprobs for judged in alone}) == 3
+
+
+def test_eval_loop_multiplies_the_evaluation_rows(lab):
+    with open_parts(lab.job("SFT", training={"eval_loop": 3}), lab.materials(), lab.ports()) as parts:
+        assert (len(parts.held.eval), len(parts.held.test)) == (12, 8)
+
+
+class Choking:
+    """Ports of a machine that runs out of something in mid-training."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def emit(self, event, files=None):
+        if event.type == "progress":
+            raise self.error
+
+    def stop(self):
+        return None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
+        RuntimeError(
+            "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
+        ),
+    ],
+)
+def test_running_out_of_memory_ends_the_run_with_what_to_lower(lab, error):
+    finished = lab.train(lab.job("SFT"), "run", Choking(error))
+
+    assert (finished.state, finished.reason) == ("failed", "oom")
+    assert "lower max_context_length" in finished.message
+
+
+def test_a_fault_of_our_own_is_not_the_users(lab):
+    with pytest.raises(RuntimeError, match="shapes"):
+        lab.train(lab.job("SFT"), "run", Choking(RuntimeError("shapes do not fit")))

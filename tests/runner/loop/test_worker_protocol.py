@@ -158,6 +158,15 @@ def test_no_file_is_sent_twice(lab, server, post):
     assert len(server.puts) == len(set(server.puts))
 
 
+def test_exports_the_server_has_are_not_kept_twice(lab, server, post):
+    server.job = served_job(lab, server)
+    work(server.link(), post, "r1")
+
+    named = {d for e in server.events if e.type == "checkpoint" for d in e.checkpoint.files.values()}
+    assert named <= set(server.blobs)
+    assert [path for path in (post.workdir / "r1" / "exports").rglob("*") if path.is_file()] == []
+
+
 def test_a_stop_ends_the_run_at_the_end_of_an_iteration(lab, server, post):
     server.job, server.stop_after = served_job(lab, server, max_steps=100_000), 2
 
