@@ -43,7 +43,7 @@ format: $(STAMP)  ## rewrite the sources in the project's style
 	$(BIN)/ruff format .
 
 schemas: $(STAMP)  ## regenerate schemas/ from the models
-	$(BIN)/python -m arena_gitops.spec.schema
+	$(BIN)/arena-gitops schema --all schemas
 
 bench: $(STAMP)  ## speed figures of this machine (minutes); results belong in runner/LOG.md
 	$(BIN)/python runner/bench/text.py

@@ -1,6 +1,6 @@
 """JSON Schemas (draft 2020-12) of everything that is written or travels, generated from the models.
 
-`python -m arena_gitops.spec.schema` writes them to `schemas/`; a test fails when they are not fresh. The
+`arena schema --all schemas` writes them (and the plan's) to `schemas/`; a test fails when they are not fresh. The
 manifest's schema describes what people may *write*, older names included, so that an editor helps with any
 dialect; the models alone describe the normal form.
 """
@@ -8,9 +8,7 @@ dialect; the models alone describe the normal form.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -62,18 +60,7 @@ def schemas() -> dict[str, Schema]:
     found = {name: _described(model.model_json_schema(), [model]) for name, model in documents.items()}
     found["manifest"] = _described(manifest_schema(), _manifest_models())
     found["event"] = _described(JOB_EVENT.json_schema(), models_in(JobEvent))
-    return {name: _named(name, _completed(schema)) for name, schema in found.items()}
-
-
-def write(folder: Path) -> list[Path]:
-    """Write every schema to `folder`; returns the files."""
-    folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for name, schema in schemas().items():
-        path = folder / f"{name}.schema.json"
-        path.write_text(rendered(schema), encoding="utf-8")
-        written.append(path)
-    return written
+    return {name: named(name, _completed(schema)) for name, schema in found.items()}
 
 
 def rendered(schema: Schema) -> str:
@@ -146,7 +133,8 @@ def _completed(schema: Any) -> Any:
     return completed
 
 
-def _named(name: str, schema: Schema) -> Schema:
+def named(name: str, schema: Schema) -> Schema:
+    """A schema as its file has it: draft, id and title."""
     return {"$schema": _DRAFT, "$id": f"{name}.schema.json", **schema, "title": name}
 
 
@@ -199,8 +187,3 @@ def _aliases(section: str, properties: dict[str, Schema]) -> None:
     for alias, name in FIELDS.get(section, {}).items():
         if name in properties:
             properties[alias] = properties[name]
-
-
-if __name__ == "__main__":
-    for file in write(Path(sys.argv[1] if len(sys.argv) > 1 else "schemas")):
-        sys.stdout.write(f"{file}\n")

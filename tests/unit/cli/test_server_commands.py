@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -175,6 +176,16 @@ def test_a_valid_repository_is_counted_and_its_notes_are_told(arena, tmp_path):
     assert arena("validate")[:2] == (0, "valid: 1 resource of stack team\n")
     found = json.loads(arena("validate", "--json")[1])
     assert (found["valid"], found["resources"]) == (True, ["project/gsm8k"])
+
+
+def test_the_committed_schemas_are_those_the_command_writes(arena, tmp_path):
+    """When this fails: make schemas."""
+    assert arena("schema", "--all", str(tmp_path))[0] == 0
+    committed = Path(__file__).resolve().parents[3] / "schemas"
+
+    assert {f.name: f.read_text() for f in committed.iterdir()} == {
+        f.name: f.read_text() for f in tmp_path.glob("*.json")
+    }
 
 
 def test_schemas_are_printed_by_kind(arena):
