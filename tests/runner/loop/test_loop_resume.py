@@ -117,25 +117,66 @@ def test_raising_max_steps_equals_a_run_that_had_it_from_the_start(lab):
 
 
 ZYGOTE = """
-import json, os, random, signal, sys, time
+import json, os, random, signal, sys
 from pathlib import Path
+
+import torch
+
 from arena_gitops.spec.job import JobSpec, ResumeState
 from arena_runner import checkpoint
+from arena_runner.adapters import Population
+from arena_runner.engines.torch import TorchEngine
+from arena_runner.optim import StackedAdamW
 from arena_runner.ports import Materials
+from arena_runner.sandbox import RewardPool
 from arena_runner.train import train
 
 folder, kills = Path(sys.argv[1]), int(sys.argv[2])
 job = JobSpec.model_validate_json((folder / "job.json").read_text())
 work = folder / "killed"
 
+
 class Appending:
     def __init__(self):
         self.file = (folder / "killed.ndjson").open("a")
+
     def emit(self, event, files=None):
         self.file.write(event.model_dump_json() + "\\n")
         self.file.flush()
+
     def stop(self):
         return None
+
+
+# where to kill: (class or module, function, calls until then)
+POINTS = {
+    "generation": (TorchEngine, "generate", 4),
+    "scoring": (RewardPool, "score", 40),
+    "backward": (torch.Tensor, "backward", 4),
+    "optimizer": (StackedAdamW, "step", 2),
+    "evolution": (Population, "copy", 2),
+    "an event": (Appending, "emit", 12),
+    "the rename": (Path, "rename", 3),
+    "the sync": (checkpoint, "_sync", 8),
+}
+
+
+def arm(name, left, late):
+    owner, function, _ = POINTS[name]
+    original = getattr(owner, function)
+
+    def deadly(*args, **kwargs):
+        nonlocal left
+        left -= 1
+        if left == 0 and not late:
+            os.kill(os.getpid(), signal.SIGKILL)
+        answer = original(*args, **kwargs)
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer
+
+    setattr(owner, function, deadly)
+
 
 def segment():
     states = checkpoint.state_folders(work / "states")
@@ -144,27 +185,30 @@ def segment():
     finished = train(job.model_copy(update={"resume": resume}), materials, Appending())
     os._exit(0 if finished.state == "completed" else 3)
 
-dice = random.Random(7)
-killed = 0
-for kill in range(kills + 1):
+
+dice, killed = random.Random(3), []
+while True:
+    name = dice.choice(list(POINTS))
+    left, late = dice.randint(1, POINTS[name][2]), dice.random() < 0.5
     pid = os.fork()
     if pid == 0:
+        if len(killed) < kills:
+            arm(name, left, late)
         segment()
-    if kill < kills:
-        time.sleep(dice.uniform(0.05, 0.9))
-        os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
-    killed += os.WIFSIGNALED(status)
     if not os.WIFSIGNALED(status):
         break
+    killed.append(name)
 print(json.dumps({"killed": killed, "status": os.waitstatus_to_exitcode(status)}))
 """
 
 
 @pytest.mark.parametrize(("dtype", "kills"), [("float32", 20), ("bfloat16", 8)])
 def test_a_run_killed_again_and_again_equals_the_uninterrupted_one(lab, dtype, kills, monkeypatch):
+    """SIGKILL by turns inside generation, scoring, backward, evolution, the checkpoint's sync and rename."""
     monkeypatch.setenv("ARENA_DTYPE", dtype)
-    job = lab.job("GRPO", **EVOLVING)
+    longer = {**EVOLVING, "training": EVOLVING["training"] | {"max_steps": 8 * 12}}
+    job = lab.job("GRPO", **longer)
     (lab.folder / "job.json").write_text(job.model_dump_json())
     whole = lab.run(job, "whole")
     script = lab.folder / "zygote.py"
@@ -177,7 +221,8 @@ def test_a_run_killed_again_and_again_equals_the_uninterrupted_one(lab, dtype, k
     assert done.returncode == 0, done.stderr[-2000:]
     report = json.loads(done.stdout.splitlines()[-1])
     assert report["status"] == 0
-    assert report["killed"] >= 3
+    assert len(report["killed"]) == kills
+    assert kills < 20 or len(set(report["killed"])) >= 7
     killed = Path(lab.folder / "killed.ndjson").read_text().splitlines()
     assert told(e.model_dump_json() for e in whole.events) == told(killed)
     assert files_of(lab.folder / "whole") == files_of(lab.folder / "killed")
