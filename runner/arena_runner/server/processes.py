@@ -102,6 +102,23 @@ class Identity:
         return True
 
 
+def sweep(identity: Identity) -> None:
+    """Kill what a process that has ended left in its session: children that still hold its port, say."""
+    if _is_somebody(identity.pid):
+        return  # it lives, or its number was given to another process, whose session is none of ours
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+            if os.getpgid(process.pid) == identity.pid:
+                process.kill()
+
+
+def _is_somebody(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
 def clean_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """What a child may know of our environment, and what it is told on top."""
     return {name: os.environ[name] for name in KEPT if name in os.environ} | dict(extra)
@@ -134,6 +151,7 @@ def stop_all(identities: Sequence[Identity], grace_s: float) -> None:
         if not identity.wait(max(0.0, deadline - time.monotonic())):
             identity.signal(signal.SIGKILL, group=True)
             identity.wait(5.0)
+        sweep(identity)
 
 
 def tail(log: Path, lines: int = 5, limit: int = 4096) -> str:

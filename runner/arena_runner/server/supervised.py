@@ -26,6 +26,8 @@ START_S = 180.0
 """A process that does not answer by then is started again."""
 UNHEALTHY_S = 30.0
 """A process that answered once and does not any more is killed after this."""
+PORT_WAIT_S = 2.0
+"""What a killed predecessor's socket may take to go."""
 PAUSES_S = (0.0, 1.0, 2.0, 5.0, 15.0, 60.0)
 """Waits before the second, third … start in a row."""
 
@@ -107,12 +109,14 @@ class Supervised:
         if not self.endpoint.identity.wait(grace_s):
             self.endpoint.identity.signal(signal.SIGKILL, group=True)
             self.endpoint.identity.wait(5.0)
+        processes.sweep(self.endpoint.identity)
         self._record.unlink(missing_ok=True)
         self.endpoint, self._ready = None, False
 
     def _start_when_due(self, now: float) -> None:
         if self.endpoint is not None:
             log.warning("%s (pid %d) has ended: %s", self._program.name, self.endpoint.pid, self.last_words)
+            processes.sweep(self.endpoint.identity)
         if self.failures and now - self._since < PAUSES_S[min(self.failures, len(PAUSES_S) - 1)]:
             return
         port = _free_port(self.endpoint.port if self.endpoint else self._last_port())
@@ -146,7 +150,10 @@ class Supervised:
         except (ValueError, TypeError):
             log.warning("%s is damaged and ignored", self._record)
             return None
-        return known if known.identity.alive() else None
+        if known.identity.alive():
+            return known
+        processes.sweep(known.identity)
+        return None
 
     @property
     def _port_file(self) -> Path:
@@ -165,13 +172,23 @@ def _write_private(path: Path, text: str) -> None:
 
 
 def _free_port(wanted: int) -> int:
-    """The wanted port if nobody has it, else one that is free now."""
-    for port in (wanted, 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return int(probe.getsockname()[1])
-    raise OSError("no free port on 127.0.0.1")
+    """The wanted port, so that addresses people know stay good; another only if it stays taken."""
+    deadline = time.monotonic() + PORT_WAIT_S
+    while wanted and time.monotonic() < deadline:
+        if (port := _bound(wanted)) is not None:
+            return port
+        time.sleep(0.05)
+    port = _bound(0)
+    if port is None:
+        raise OSError("no free port on 127.0.0.1")
+    return port
+
+
+def _bound(port: int) -> int | None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return None
+        return int(probe.getsockname()[1])

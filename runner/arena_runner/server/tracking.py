@@ -25,7 +25,7 @@ from arena_runner.server.points import WHOLE_RUN, fresh, points
 from arena_runner.server.registrations import Registrar
 from arena_runner.server.services import runs
 from arena_runner.server.services.runs import RunPair
-from arena_runner.server.store.tables import EventRow, RunStateRow, SeriesRow
+from arena_runner.server.store.tables import EventRow, RegistrationRow, RunStateRow, SeriesRow
 from arena_runner.server.summary import Summary
 from arena_runner.server.world import World
 
@@ -59,24 +59,32 @@ class Tracker(Controller):
 
     def reconcile(self) -> None:
         """Write what MLflow does not have yet; back off while it is down."""
-        if not self.world.links.mlflow_ready.is_set() or self.world.clock() < self._not_before:
+        now = self.world.clock()
+        if not self.world.links.mlflow_ready.is_set() or now < self._not_before:
             return
+        news = self._with_news()
+        if news or (now >= self._registry_due and self._has_registrations()):
+            self._write_all(news)
+
+    def _write_all(self, news: list[str]) -> None:
         ledger = self._open()
         from mlflow.exceptions import MlflowException
 
         try:
-            news = self._with_news()
             for run_id in news:
                 self._track(ledger, run_id)
-            if news or self.world.clock() >= self._registry_due:
-                Registrar(self.world, ledger).reconcile()
-                self._registry_due = self.world.clock() + REGISTRY_EVERY_S
+            Registrar(self.world, ledger).reconcile()
+            self._registry_due = self.world.clock() + REGISTRY_EVERY_S
             self._failures = 0
         except MlflowException as problem:
             pause = PAUSES_S[min(self._failures, len(PAUSES_S) - 1)]
             self._failures += 1
             self._not_before = self.world.clock() + pause
             log.warning("MLflow did not take it; again in %g s: %s", pause, str(problem)[:500])
+
+    def _has_registrations(self) -> bool:
+        with self.world.store.read() as session:
+            return session.scalar(select(RegistrationRow.version).limit(1)) is not None
 
     def _open(self) -> Ledger:
         uri = self.world.links.mlflow or ""

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from arena_runner.server.ledger import Ledger, NewVersion
+from arena_runner.server.points import Point
+
 pytestmark = pytest.mark.timeout(110)
 
 
@@ -126,10 +129,29 @@ def test_the_platform_keeps_best_and_serving_and_a_persons_alias_is_served_once_
 
 def test_a_run_completes_while_mlflow_is_dead_and_mlflow_learns_everything_later(tracked, mlflow, build):
     server, _ = tracked
-    os.killpg(json.loads((server.home / "processes" / "mlflow.json").read_text())["pid"], signal.SIGKILL)
+    ready = lambda: server.http.get("/readyz").json()["mlflow"]  # noqa: E731
+    os.kill(json.loads((server.home / "processes" / "mlflow.json").read_text())["pid"], signal.SIGKILL)
     run_id = server.apply("late", build.experiment("late", seed="late"))["run"]["run_id"]
     assert server.wait_run(run_id)["state"] == "completed"
+    build.until(lambda: not ready())
+    build.until(ready, 60)  # on its old port, although only its parent process was killed
     versions = build.until(lambda: mlflow.search_model_versions("name = 'late'"), 60)
     build.until(lambda: len(mlflow.search_model_versions("name = 'late'")) == 3)
     histories = [mlflow.get_metric_history(v.run_id, "reward/mean") for v in versions]
     assert [[point.step for point in history] for history in histories] == [[8, 16]] * len(versions)
+
+
+def test_everything_written_twice_is_there_once(tracked, mlflow):
+    """A crash between MLflow's answer and our own mark repeats the call."""
+    server, run_id = tracked
+    ledger = Ledger(server.run(run_id)["mlflow_url"].split("/#/")[0])
+    experiment, key = ledger.experiment("twice"), {"arena.run": "r_twice"}
+    runs = {ledger.open_run(experiment, "twice v1", key, key) for _ in range(2)}
+    assert len(runs) == 1
+    (run,) = runs
+    for _ in range(2):
+        ledger.log_params(run, {"algorithm.lr": "0.1"})
+        ledger.log_points(run, [Point(0, "loss", step, step / 10, 1000 + step) for step in (1, 2)])
+    assert [point.step for point in mlflow.get_metric_history(run, "loss")] == [1, 2]
+    new = NewVersion("twice", run, "checkpoints/step_1", {**key, "fitness": "0.5"}, "step_1/m0")
+    assert [ledger.register(new, key) for _ in range(2)] == ["1", "1"]

@@ -85,6 +85,8 @@ class RunsController(Controller):
                 runs.stop(runs.get(session, run_id), "budget", now)
 
     def _bury(self, run_id: str, identity: Identity | None, why: str) -> None:
+        if identity is not None:
+            processes.sweep(identity)
         last = self.executor.last_words(run_id)
         with self.world.store.write() as session:
             pair = runs.get(session, run_id)
