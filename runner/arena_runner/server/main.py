@@ -57,7 +57,7 @@ def serve(home: Home, host: str, port: int, mlflow_uri: str | None) -> None:
         resources.forget_old_answers(world)
         listener = life.listen(host, port, previous.port if previous else None)
         bound = listener.getsockname()[1]
-        world.links.server = f"http://{host}:{bound}"
+        world.links.server = f"http://{_reachable(host)}:{bound}"
         plant = Plant(world, mlflow_uri)
         config = uvicorn.Config(
             create_app(world), log_config=None, access_log=False, timeout_graceful_shutdown=5
@@ -67,6 +67,13 @@ def serve(home: Home, host: str, port: int, mlflow_uri: str | None) -> None:
         plant.close()
         world.store.close()
         log.info("stopped")
+
+
+def _reachable(host: str) -> str:
+    """The address by which workers of this machine reach a server that listens on `host`."""
+    if host in {"0.0.0.0", "::"}:  # noqa: S104 - compared with, not listened on
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host
 
 
 def open_world(home: Home) -> World:

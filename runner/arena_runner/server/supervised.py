@@ -121,18 +121,29 @@ class Supervised:
             return
         port = _free_port(self.endpoint.port if self.endpoint else self._last_port())
         token = os.urandom(24).hex()
-        identity = processes.start(
-            self._program.command(port, token),
-            environment=processes.clean_environment(self._program.environment(token)),
-            folder=self._home.root,
-            log=self.log,
-        )
-        self.endpoint = Endpoint(identity.pid, identity.started, port, token)
         self.failures += 1
         self._since, self._ready = now, False
+        identity = self._launch(port, token)
+        if identity is None:
+            return
+        self.endpoint = Endpoint(identity.pid, identity.started, port, token)
         _write_private(self._record, json.dumps(asdict(self.endpoint)))
         _write_private(self._port_file, str(port))
         log.info("%s started, pid %d, port %d", self._program.name, identity.pid, port)
+
+    def _launch(self, port: int, token: str) -> Identity | None:
+        try:
+            return processes.start(
+                self._program.command(port, token),
+                environment=processes.clean_environment(self._program.environment(token)),
+                folder=self._home.root,
+                log=self.log,
+            )
+        except OSError as problem:
+            log.warning("%s cannot be started: %s", self._program.name, problem)
+            with self.log.open("a", encoding="utf-8") as file:
+                file.write(f"cannot be started: {problem}\n")
+            return None
 
     def _answers(self, endpoint: Endpoint) -> bool:
         try:

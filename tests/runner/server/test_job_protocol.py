@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from arena_gitops.spec.job import Finished, Log, ResumeState, ResumeStateSaved, RunState, Started
+from arena_gitops.spec.job import Finished, Log, ModelRef, ResumeState, ResumeStateSaved, RunState, Started
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import ClaimRequest, EventBatch
 from arena_runner.server.controllers.runs import HEARTBEAT_LOST_S, RunsController
 from arena_runner.server.executors.local import LocalExecutor
 from arena_runner.server.refusals import RefusedError
 from arena_runner.server.services import jobs, resources, runs
-from arena_runner.server.settings import Limits, Models, Settings
+from arena_runner.server.settings import Limits, Models, Process, Settings, TierFile
 
 MISSING = "sha256:" + "0" * 64
 
@@ -207,3 +207,25 @@ def test_server_settings_change_the_job_not_the_experiment(world, run_id):
     report(small_world, claimed, started(), Finished(seq=2, ts=0, state=RunState.COMPLETED))
     ended = status(small_world, run_id)
     assert (ended.state, ended.message) == (RunState.COMPLETED, "capped at 8 of 16")
+
+
+def test_the_first_workers_model_revision_is_kept_for_every_later_segment(world, claim, controller):
+    revision = "c" * 40
+    first = started().model_copy(update={"model": ModelRef(id="tiny", revision=revision)})
+    report(world, claim(), first)
+    world.clock.now += HEARTBEAT_LOST_S + 1
+    controller.reconcile()
+    assert claim("w2").job.model == ModelRef(id="tiny", revision=revision)
+
+
+def test_a_worker_program_that_does_not_exist_fails_the_run_in_words(world, run_id):
+    tier = world.tiers.tiers[0].model_copy(update={"slots": 1})
+    broken = Settings(worker=Process(command=("/no/such/program",)))
+    able = replace(world, settings=broken, tiers=TierFile(tiers=(tier,)))
+    controller = RunsController(able, LocalExecutor(able))
+    for _ in range(runs.MAX_RESTARTS + 1):
+        controller.reconcile()
+    ended = status(able, run_id)
+    assert (ended.state, ended.reason) == (RunState.FAILED, "infra")
+    assert "a worker cannot be started" in ended.message
+    assert "/no/such/program" in ended.message

@@ -20,6 +20,17 @@ def test_the_migrations_make_exactly_the_tables(world):
         assert compare_metadata(context, Base.metadata) == []
 
 
+def test_what_was_stored_by_the_first_version_survives_every_migration(tmp_path):
+    store = Store(f"sqlite:///{tmp_path / 'old.db'}")
+    store.migrate("0001")
+    with store.write() as session:
+        session.add(MetaRow(key="old", value="kept"))
+    store.migrate()
+    with store.read() as session:
+        assert session.get_one(MetaRow, "old").value == "kept"
+    store.close()
+
+
 def test_opening_again_keeps_the_lineage(world):
     again = Store.open(str(world.store.engine.url))
     assert again.lineage() == world.store.lineage()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, StreamingResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from sqlalchemy import select
 
 from arena_gitops.spec.job import RunStatus
@@ -21,6 +22,7 @@ from arena_runner.server.world import World
 
 NDJSON = "application/x-ndjson"
 EVENTS_AT_ONCE = 1000
+CHUNK = 1 << 20
 
 router = APIRouter(prefix="/api/v1", tags=["native"])
 health = APIRouter(tags=["health"])
@@ -113,7 +115,7 @@ def get_logs(world: TheWorld, _caller: Viewer, run_id: str) -> Response:
     with world.store.read() as session:
         runs.get(session, run_id)
     path = world.home.run(run_id) / "logs" / "worker.log"
-    return FileResponse(path, media_type="text/plain") if path.is_file() else PlainTextResponse("")
+    return StreamingResponse(_text(path), media_type="text/plain; charset=utf-8")
 
 
 @router.post("/runs/{run_id}/stop")
@@ -125,6 +127,14 @@ def stop_run(world: TheWorld, _caller: Editor, run_id: str) -> RunStatus:
         answer = runs.status(session, world, run_id)
     world.bell.ring()
     return answer
+
+
+def _text(path: Path) -> Iterator[bytes]:
+    """What a log holds; it may grow while it is read."""
+    if path.is_file():
+        with path.open("rb") as file:
+            while chunk := file.read(CHUNK):
+                yield chunk
 
 
 def _address(kind: str, name: str) -> Address:

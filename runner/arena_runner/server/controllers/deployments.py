@@ -19,7 +19,7 @@ from arena_gitops.spec.job import ModelRef
 from arena_runner.server.controllers.loop import Controller
 from arena_runner.server.model_servers import AdapterLine, Fleet, RolloutError
 from arena_runner.server.probe import load, probe
-from arena_runner.server.services import jobs, targets
+from arena_runner.server.services import jobs, runs, targets
 from arena_runner.server.services.targets import Target, Waiting
 from arena_runner.server.store.tables import DeploymentStateRow, ResourceRow, RevisionRow
 from arena_runner.server.world import World
@@ -66,6 +66,8 @@ class DeploymentsController(Controller):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.fleet = Fleet(world)
+        self._unloadable: dict[int, str] = {}
+        """serving revisions that a restarted model server would not take back"""
 
     def reconcile(self) -> None:
         """Decide, keep the model servers, load what serves, take each rollout one step on."""
@@ -120,7 +122,10 @@ class DeploymentsController(Controller):
         """Serving, or on the way back after its model server was restarted."""
         model = _model(look.serving).id if look.serving else ""
         broken = self.fleet.broken(model)
-        if model in self.world.links.model_servers:
+        unloadable = self._unloadable.get(look.serving.id) if look.serving else None
+        if unloadable is not None:
+            _say(look, "held", unloadable)
+        elif model in self.world.links.model_servers:
             _say(look, "serving", "")
         elif broken is not None:
             _say(look, "held", f"the model server of {model} does not start: {broken}")
@@ -153,7 +158,9 @@ class DeploymentsController(Controller):
             load(self.world, line, revision)
         except RolloutError as problem:
             log.warning("deployment %s: %s", revision.deployment, problem)
-            self._say(revision, "held", f"r{revision.number} cannot be loaded again: {problem}")
+            self._unloadable[revision.id] = f"r{revision.number} cannot be loaded again: {problem}"
+        else:
+            self._unloadable.pop(revision.id, None)
 
     def _in_grace(self) -> frozenset[str]:
         fresh = RevisionRow.updated > self.world.clock() - GRACE_S
@@ -259,7 +266,7 @@ def _begin(session: Session, world: World, look: Look, target: Target) -> None:
     now, row = world.clock(), look.row
     known = select(func.max(RevisionRow.number)).where(RevisionRow.namespace == row.namespace)
     number = (session.scalar(known.where(RevisionRow.deployment == row.name)) or 0) + 1
-    model = jobs.mapped_model(targets.base_model(target), world)
+    model = jobs.model_of(runs.get(session, target.run.id), world)
     if model is None:
         look.state.refused = look.key
         _say(look, "held", f"run {target.run.id} names no base model to serve its adapter on")

@@ -127,10 +127,17 @@ class RunsController(Controller):
         return resolve_tier(run.tier, self.world.tiers)[0].id
 
     def _start(self, pair: RunPair) -> None:
-        identity = self.executor.start(pair.run.id, _notes(pair.run, self.world))
-        log.info("run %s: started a worker, pid %d", pair.run.id, identity.pid)
+        run_id = pair.run.id
+        try:
+            identity = self.executor.start(run_id, _notes(pair, self.world))
+        except OSError as problem:
+            with self.world.store.write() as session:
+                why = f"a worker cannot be started ({problem})"
+                runs.lose_worker(runs.get(session, run_id), why, self.world.clock())
+            return
+        log.info("run %s: started a worker, pid %d", run_id, identity.pid)
         with self.world.store.write() as session:
-            state = runs.get(session, pair.run.id).state
+            state = runs.get(session, run_id).state
             state.worker_pid, state.worker_started = identity.pid, identity.started
             state.starts = pair.state.segments + 1
             state.updated = self.world.clock()
@@ -214,14 +221,14 @@ def _say(pair: RunPair, message: str) -> None:
         pair.state.message = message
 
 
-def _notes(run: RunRow, world: World) -> tuple[str, ...]:
+def _notes(pair: RunPair, world: World) -> tuple[str, ...]:
     """What this server does differently from what was asked for."""
-    spec = ExperimentSpec.model_validate(run.spec)
+    run, spec = pair.run, ExperimentSpec.model_validate(pair.run.spec)
     notes = [resolve_tier(run.tier, world.tiers)[1]]
     if spec.num_nodes > 1:
         notes.append(f"num_nodes {spec.num_nodes} is clamped to 1: this server runs a job on one machine")
-    model = jobs.mapped_model(spec.model, world)
-    if model != spec.model and model is not None and spec.model is not None:
+    model = jobs.model_of(pair, world)
+    if model is not None and spec.model is not None and model.id != spec.model.id:
         notes.append(f"base model {spec.model.id} is exchanged for {model.id} (settings.yaml: models.map)")
     steps = jobs.effective_max_steps(run, world)
     if steps < run.max_steps:

@@ -73,7 +73,7 @@ def report(world: World, run_id: str, segment: int, batch: EventBatch) -> EventR
 def job_spec(pair: RunPair, world: World) -> JobSpec:
     """The run's current segment as its worker receives it."""
     spec = ExperimentSpec.model_validate(pair.run.spec)
-    model = mapped_model(spec.model, world)
+    model = model_of(pair, world)
     remaining = None
     if pair.run.max_runtime_s is not None:
         remaining = max(0.0, pair.run.max_runtime_s - pair.state.spent_s)
@@ -97,6 +97,13 @@ def mapped_model(model: ModelRef | None, world: World) -> ModelRef | None:
     if model is None or model.id not in world.settings.models.map:
         return model
     return ModelRef(id=world.settings.models.map[model.id])
+
+
+def model_of(pair: RunPair, world: World) -> ModelRef | None:
+    """The run's base model: as its first worker resolved it, else as this server maps what was asked for."""
+    if pair.state.model is not None:
+        return ModelRef.model_validate(pair.state.model)
+    return mapped_model(ExperimentSpec.model_validate(pair.run.spec).model, world)
 
 
 def digests(pair: RunPair) -> frozenset[str]:
@@ -183,6 +190,8 @@ def _act(session: Session, world: World, pair: RunPair, event: JobEvent) -> None
     match event:
         case Started():
             pair.state.state, pair.state.message = RunState.RUNNING, ""
+            if pair.state.model is None and event.model is not None:
+                pair.state.model = event.model.model_dump(mode="json")
         case CheckpointSaved():
             _keep_checkpoint(session, pair, event)
         case ResumeStateSaved():

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from arena_gitops.spec.job import Checkpoint, ModelRef, RunState
+from arena_gitops.spec.job import Checkpoint, RunState
 from arena_gitops.spec.wire import DeploymentSpec, ExperimentSpec, Gate
 from arena_runner.server.choice import NoCheckpointError, choose
 from arena_runner.server.services import runs
@@ -170,8 +170,3 @@ def _tested(session: Session, place: Place, metric: str) -> float | None:
         if (scores.label, scores.step, scores.member) == ("best", step, member):
             return scores.mean.get(metric.removeprefix("test/"))
     return None
-
-
-def base_model(target: Target) -> ModelRef | None:
-    """The base model that the target's adapter was trained on, as its experiment names it."""
-    return ExperimentSpec.model_validate(target.run.spec).model

@@ -37,13 +37,13 @@ class Store:
         store.migrate()
         return store
 
-    def migrate(self) -> None:
+    def migrate(self, revision: str = "head") -> None:
         """Run every migration that is missing, then make sure the database has an identity."""
         with self.engine.connect() as connection:
             config = Config()
             config.set_main_option("script_location", str(MIGRATIONS))
             config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            command.upgrade(config, revision)
             connection.commit()
         with self.write() as session:
             if session.get(MetaRow, LINEAGE) is None:

@@ -17,7 +17,8 @@ Json = dict[str, Any]
 class Base(DeclarativeBase):
     """Common base; its metadata is what migrations are compared with."""
 
-    type_annotation_map = {Json: JSON, list[Any]: JSON}  # noqa: RUF012 - SQLAlchemy reads it as a plain attribute
+    # A JSON column that holds nothing is NULL, not the JSON text `null`.
+    type_annotation_map = {Json: JSON(none_as_null=True)}  # noqa: RUF012 - SQLAlchemy reads a plain attribute
 
 
 class MetaRow(Base):
@@ -137,6 +138,8 @@ class RunStateRow(Base):
     spent_s: Mapped[float]
     """worker time of the segments that have ended"""
     job_max_steps: Mapped[int | None]
+    model: Mapped[Json | None]
+    """the base model as the first worker resolved it: later segments and deployments use that revision"""
     resume: Mapped[Json | None]
     resume_before: Mapped[Json | None]
     """the resume state before the last: two are kept"""
