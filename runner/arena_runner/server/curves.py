@@ -30,29 +30,29 @@ def can_draw() -> bool:
 
 
 def draw(path: Path, title: str, reward: Series, fitness: Series, lineage: Iterable[Lineage]) -> None:
-    """Write a PNG: training reward above, fitness with its clones and mutations below."""
+    """Write a PNG: training reward, if there is one, above fitness with its clones."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 7), layout="constrained")
+    panels = {"training reward": reward, "fitness": fitness} if reward else {"fitness": fitness}
+    figure = Figure(figsize=(9, 3.5 * len(panels)), layout="constrained")
     FigureCanvasAgg(figure)
-    above, below = figure.subplots(2, 1, sharex=True)
-    for axes, series, label in ((above, reward, "training reward"), (below, fitness, "fitness")):
+    grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False)
+    for axes, (label, series) in zip(grid[:, 0], panels.items(), strict=True):
         for member, points in series.items():
             steps, values = [p[0] for p in points], [p[1] for p in points]
             axes.plot(steps, values, marker="o", markersize=2, label=f"m{member}", color=f"C{member}")
         axes.set_ylabel(label)
         axes.grid(alpha=0.3)
+        if series:
+            axes.legend(loc="upper left", fontsize="small")
+    below = grid[-1, 0]
+    below.set_xlabel("step")
     for record in lineage:
         if record.parent != record.member and None not in (record.fitness, record.parent_fitness):
             here, there = (record.step, record.fitness), (record.step, record.parent_fitness)
-            below.annotate(
-                "", xy=here, xytext=there, arrowprops={"arrowstyle": "->", "color": f"C{record.parent}"}
-            )
-    below.set_xlabel("step")
-    for axes, series in ((above, reward), (below, fitness)):
-        if series:
-            axes.legend(loc="upper left", fontsize="small")
+            arrow = {"arrowstyle": "->", "color": f"C{record.parent}"}
+            below.annotate("", xy=here, xytext=there, arrowprops=arrow)
     figure.suptitle(title)
     figure.savefig(path, dpi=110)
 

@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from arena_gitops import __version__
 from arena_runner.server.artifacts import BlobStore
 from arena_runner.server.home import Home
 from arena_runner.server.settings import Settings, TierFile
 from arena_runner.server.store.database import Store
 
-VERSION = "0.1.0"
+VERSION = __version__
+"""Both halves are released together; the CLI replaces a server of another version."""
 
 
 class Bell:

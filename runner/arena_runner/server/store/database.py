@@ -75,7 +75,9 @@ class Store:
 
 
 def _engine(url: str) -> Engine:
-    engine = create_engine(url, pool_size=20, max_overflow=20)
+    engine = create_engine(
+        url, pool_size=20, max_overflow=100
+    )  # one each for the API's threads and the controllers
     if engine.dialect.name == "sqlite":
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
