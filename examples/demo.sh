@@ -38,6 +38,9 @@ run arena-gitops apply --target local --yes --wait complete --timeout 60m
 
 step "Runs and deployments"
 run arena-gitops status --target local
+trained=$(arena-gitops status --target local --json |
+  python -c 'import json, sys; print(*(r["run"]["run_id"] for r in json.load(sys.stdin)["resources"] if r["run"]))')
+for id in $trained; do run arena-gitops runs show "$id" --target local; done
 
 step "A completion, streamed from the deployment"
 run arena-gitops agent generate word-problems --target local \
