@@ -11,8 +11,9 @@ from arena_gitops.repo.catalog import Catalog, Entry
 from arena_gitops.repo.compose import Choice, Composition
 from arena_gitops.repo.manifests import Effective
 from arena_gitops.repo.resolution import Input, Resolution
-from arena_gitops.repo.stored import Renamed, envelope, fingerprint_of, spans_of
+from arena_gitops.repo.stored import Renamed, envelope, spans_of
 from arena_gitops.spec.digest import Fingerprint
+from arena_gitops.spec.identity import fingerprint_of
 from arena_gitops.spec.job import BaseInput, DatasetInput, EnvironmentInput, JobInputs, ModelRef, RewardInput
 from arena_gitops.spec.kinds.experiment import Experiment
 from arena_gitops.spec.manifest.environment import GymEnvironment, TextEnvironment

@@ -10,7 +10,8 @@ from arena_gitops.errors import Span
 from arena_gitops.repo import inputs
 from arena_gitops.repo.catalog import Catalog, Entry
 from arena_gitops.repo.inputs import Found
-from arena_gitops.repo.stored import Renamed, envelope, fingerprint_of, spans_of
+from arena_gitops.repo.stored import Renamed, envelope, spans_of
+from arena_gitops.spec.identity import fingerprint_of
 from arena_gitops.spec.job import DatasetInput, EnvironmentInput, RewardInput
 from arena_gitops.spec.kinds.dataset import Dataset
 from arena_gitops.spec.kinds.deployment import Deployment
