@@ -9,19 +9,12 @@ from collections.abc import Iterator
 
 from arena_gitops.plan.model import Action, Change, CheckStatus, Plan
 from arena_gitops.report import text, words
+from arena_gitops.report.untrusted import escaped, longest_run
 
 
 def render(plan: Plan) -> str:
     """The body of a comment."""
     return "\n".join(_parts(plan)) + "\n"
-
-
-def escaped(raw: str) -> str:
-    """Text of a repository that stays text in Markdown: no table cells, code, HTML, mentions or references."""
-    for character in ("\\", "|", "`", "*", "_", "[", "]"):
-        raw = raw.replace(character, "\\" + character)
-    raw = raw.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return raw.replace("@", "@\u200b").replace("#", "#\u200b").replace("\n", " ").replace("\r", " ")
 
 
 def _parts(plan: Plan) -> Iterator[str]:
@@ -63,7 +56,7 @@ def _warnings(plan: Plan) -> Iterator[str]:
 
 def _details(plan: Plan) -> Iterator[str]:
     body = text.render(plan)
-    fence = "`" * max(3, _longest_run(body) + 1)
+    fence = "`" * max(3, longest_run(body) + 1)
     yield "<details><summary>Details</summary>"
     yield ""
     yield f"{fence}text"
@@ -72,11 +65,3 @@ def _details(plan: Plan) -> Iterator[str]:
     yield ""
     yield "</details>"
     yield ""
-
-
-def _longest_run(body: str) -> int:
-    longest = current = 0
-    for character in body:
-        current = current + 1 if character == "`" else 0
-        longest = max(longest, current)
-    return longest

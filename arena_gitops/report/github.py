@@ -1,0 +1,276 @@
+"""A plan as GitHub shows it: the comment of a pull request and the summary of a job, each within its limit.
+
+GitHub refuses a comment of more than 65,536 characters and drops a summary of more than a mebibyte, so both
+have a budget in bytes. What does not fit is lost in a fixed order: unchanged resources, fields, resources. The
+summary line, what is destroyed, interrupted or blocked, the costs and the plan's id always stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from arena_gitops.errors import Diagnostic
+from arena_gitops.plan.model import Action, Change, CheckOutcome, CheckStatus, Plan
+from arena_gitops.report import words
+from arena_gitops.report.marker import Marker, State, fitting, signatures
+from arena_gitops.report.untrusted import clipped, escaped, fenced, plain
+
+COMMENT_BYTES = 60_000
+SUMMARY_BYTES = 900 * 1024
+LONGEST_MESSAGE = 400
+"""Characters of one message; the plan document has all of them."""
+ALARM_BYTES = 20_000
+"""Room for what must not be overlooked; a plan that undeploys thousands names as many as fit."""
+NOTE_BYTES = 80
+"""Kept free per section for the line that says how much is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a plan was made and where more of it can be read."""
+
+    target: str
+    root: str = ""
+    head: str = ""
+    base: str = ""
+    run_url: str = ""
+    state: State = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """Lines of which the last ones may be lost."""
+
+    rank: int
+    """sections of a lower rank are lost first"""
+    items: Sequence[str]
+    before: str = ""
+    after: str = ""
+    missing: int = 0
+    fence: bool = False
+
+    def render(self) -> str:
+        if not self.items:
+            return f"_{self.missing} more lines in the job summary._\n" if self.missing else ""
+        body = fenced("\n".join(self.items).split("\n"), "text") if self.fence else "\n".join(self.items)
+        more = f"\n\n_… {self.missing} more in the job summary._" if self.missing else ""
+        return f"{self.before}{body}{more}{self.after}\n"
+
+    @property
+    def size(self) -> int:
+        return len(self.render().encode())
+
+    def without(self, excess: int) -> _Section:
+        """The same with at least `excess` bytes fewer, if it has them."""
+        kept, freed = list(self.items), 0
+        while kept and freed < excess:
+            freed += len(kept.pop().encode()) + 1
+        return replace(self, items=kept, missing=self.missing + len(self.items) - len(kept))
+
+
+def comment(plan: Plan, place: Place, *, budget: int = COMMENT_BYTES) -> str:
+    """The body of the comment, marker first."""
+    marker = Marker(
+        target=place.target,
+        root=place.root,
+        plan_id=plan.plan_id,
+        head=place.head,
+        base=place.base,
+        state=place.state,
+        changes=fitting(signatures(plan)),
+    )
+    room = budget - len(marker.render().encode()) - 8
+    body, truncated = _fitted(plan, place, room)
+    return f"{marker.model_copy(update={'truncated': truncated}).render()}\n{body}"
+
+
+def summary(plan: Plan, place: Place, *, budget: int = SUMMARY_BYTES) -> str:
+    """The same for the job's own page, which has room for more."""
+    return _fitted(plan, place, budget)[0]
+
+
+def refused(problems: Sequence[Diagnostic], place: Place, *, budget: int = COMMENT_BYTES) -> str:
+    """The comment of a repository that cannot be planned; it takes the place of an older plan."""
+    marker = Marker(target=place.target, root=place.root, plan_id=None, head=place.head, base=place.base)
+    return f"{marker.render()}\n{problems_summary(problems, place, budget=budget - 2_000)}"
+
+
+def problems_summary(problems: Sequence[Diagnostic], place: Place, *, budget: int = SUMMARY_BYTES) -> str:
+    """Every problem with its place."""
+    count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
+    head = f"### ❌ No plan for {escaped(place.target)}\n\n**{count} in the repository.** {_where(place)}\n\n"
+    lines = [
+        line
+        for problem in problems
+        for line in clipped(str(problem), 2 * LONGEST_MESSAGE).splitlines() or [""]
+    ]
+    section = _Section(0, lines, fence=True)
+    excess = len(head.encode()) + section.size + NOTE_BYTES - budget
+    return head + (section.without(excess) if excess > 0 else section).render()
+
+
+def _fitted(plan: Plan, place: Place, budget: int) -> tuple[str, bool]:
+    head, foot = "\n".join(_head(plan, place)), _foot(plan, place)
+    sections = list(_sections(plan))
+    free = budget - len(head.encode()) - len(foot.encode()) - NOTE_BYTES * (len(sections) + 1)
+    truncated = False
+    for index in sorted(range(len(sections)), key=lambda i: sections[i].rank):
+        excess = sum(section.size for section in sections) - free
+        if excess <= 0:
+            break
+        sections[index] = sections[index].without(excess)
+        truncated = True
+    body = "\n".join(text for section in sections if (text := section.render()))
+    return f"{head}\n{body}\n{foot}\n", truncated
+
+
+def _head(plan: Plan, place: Place) -> Iterator[str]:
+    sign = "❌" if not plan.applyable else ("📋" if plan.has_changes else "✅")
+    yield f"### {sign} Plan for {escaped(place.target)}" + (f", {escaped(place.root)}" if place.root else "")
+    yield ""
+    if place.state == "applied":
+        yield f"**Applied.** {_where(place)}\n"
+    yield f"**{words.summary_line(plan)}**"
+    yield ""
+    if not plan.has_changes:
+        yield "No changes to make.\n"
+    yield from _alarms(plan)
+
+
+def _alarms(plan: Plan) -> Iterator[str]:
+    """What a reviewer must not overlook, whatever else is lost."""
+    lines = [f"**fails** {escaped(check.name)}: {_message(check.message)}" for check in _failing(plan)]
+    for change in plan.changes:
+        if change.action is Action.BLOCKED:
+            lines.append(f"**blocked** {escaped(change.address)}: {_message(change.message)}")
+        elif change.action.removes:
+            stops = ", and its running run is stopped" if change.interrupts else ""
+            lines.append(f"**{words.VERBS[change.action]}s** {escaped(change.address)}{stops}")
+        elif change.interrupts and change.action.acts:
+            lines.append(f"**stops a running run** of {escaped(change.address)}")
+    if not lines:
+        return
+    yield "> [!CAUTION]"
+    room = ALARM_BYTES
+    for told, line in enumerate(lines):
+        room -= len(line.encode()) + 5
+        if room < 0:
+            yield f"> - **and {len(lines) - told} more of these**, in the job summary"
+            break
+        yield f"> - {line}"
+    yield ""
+
+
+def _failing(plan: Plan) -> list[CheckOutcome]:
+    return [check for check in plan.checks if check.status is CheckStatus.FAIL]
+
+
+def _sections(plan: Plan) -> Iterator[_Section]:
+    """In the order in which they are read."""
+    told = sorted(
+        (change for change in plan.changes if change.action is not Action.NOOP),
+        key=lambda change: -change.severity,
+    )
+    if told:
+        table = "| | resource | action | why | cost |\n|---|---|---|---|---|\n"
+        yield _Section(3, [_row(change) for change in told], before=table)
+    waiting = [change for change in told if change.action is Action.PENDING]
+    if waiting:
+        lines = [f"- {escaped(c.address)}: {_message(c.message)}" for c in waiting]
+        yield _Section(4, lines, before="**Waiting for somebody's choice:**\n\n")
+    remarks = list(_remarks(plan))
+    if remarks:
+        yield _Section(2, remarks)
+    fields = [block for change in told if (block := _fields(change))]
+    if fields:
+        yield _Section(1, fields, *_folded("Fields"), fence=True)
+    unchanged = [change for change in plan.changes if change.action is Action.NOOP]
+    if unchanged:
+        lines = [clipped(f"{c.address}  {c.message}", LONGEST_MESSAGE) for c in unchanged]
+        yield _Section(0, lines, *_folded("Unchanged"), fence=True)
+
+
+def _folded(title: str) -> tuple[str, str]:
+    return f"<details><summary>{title}</summary>\n\n", "\n\n</details>"
+
+
+def _row(change: Change) -> str:
+    why = _message(change.message)
+    if change.interrupts and change.action.acts:
+        why = f"**stops a running run**; {why}"
+    cost = _message(words.cost_line(change))
+    mark = words.MARKS[change.action]
+    return f"| `{mark}` | {escaped(change.address)} | {words.VERBS[change.action]} | {why} | {cost} |"
+
+
+def _remarks(plan: Plan) -> Iterator[str]:
+    for check in plan.checks:
+        if check.status is CheckStatus.WARN:
+            yield f"- warning, {escaped(check.name)}: {_message(check.message)}"
+    for remark in plan.diagnostics:
+        place = f"{escaped(str(remark.range))}: " if remark.range else ""
+        hint = f" ({_message(remark.hint)})" if remark.hint else ""
+        yield f"- {escaped(remark.severity)}: {place}{_message(remark.message)}{hint}"
+
+
+def _fields(change: Change) -> str:
+    """A heading and one line per field or note; empty when there is nothing to add to the table."""
+    lines = [
+        f"  {plain(field.path)}  {plain(words.transition(field))}  {field.cls.value}"
+        + (f"  {plain(str(field.range))}" if field.range else "")
+        for field in change.fields
+    ]
+    lines += [f"  {plain(clipped(note, LONGEST_MESSAGE))}" for note in change.notes]
+    return "\n".join([plain(change.address), *lines]) if lines else ""
+
+
+def _foot(plan: Plan, place: Place) -> str:
+    commit = f" · commit {escaped(place.head[:12])}" if place.head else ""
+    return f"<sub>plan `{plain(plan.plan_id)}`{commit} · {_where(place)}</sub>"
+
+
+def _where(place: Place) -> str:
+    return f"[job summary]({place.run_url})" if place.run_url else "see the job summary"
+
+
+def _message(raw: str) -> str:
+    return escaped(clipped(raw, LONGEST_MESSAGE))
+
+
+def differences(approved: Marker, plan: Plan) -> Iterable[str]:
+    """What is no longer as it was approved, one line per resource."""
+    now = signatures(plan)
+    before = approved.changes
+    if before is None:
+        return ["the approved plan was too large to be compared resource by resource"]
+    actions = {change.address: words.VERBS[change.action] for change in plan.changes}
+    lines = [f"+ {address}: {actions[address]} was not approved" for address in now if address not in before]
+    lines += [f"- {address}: approved, and no longer planned" for address in before if address not in now]
+    lines += [
+        f"~ {address}: {actions[address]} is not what was approved (other content, or another stored state)"
+        for address in now
+        if address in before and now[address] != before[address]
+    ]
+    return lines
+
+
+def mismatch(approved: Marker, plan: Plan, place: Place, *, budget: int = COMMENT_BYTES) -> str:
+    """The comment after a merge whose approved plan is no longer what would happen."""
+    head = [
+        f"### ⚠️ Not applied to {escaped(place.target)}: the plan needs to be approved again",
+        "",
+        f"Approved was `{plain(approved.plan_id or 'nothing')}`, now it is `{plain(plan.plan_id)}`.",
+        f"**{words.summary_line(plan)}**",
+        "",
+        *_alarms(plan),
+    ]
+    foot = (
+        f"To approve what is planned now, run the apply workflow by hand with this plan id. {_where(place)}\n"
+    )
+    section = _Section(
+        0, [clipped(line, LONGEST_MESSAGE) for line in differences(approved, plan)], fence=True
+    )
+    excess = sum(len(line.encode()) + 1 for line in head) + len(foot) + section.size + NOTE_BYTES - budget
+    shown = section.without(excess) if excess > 0 else section
+    return "\n".join(head) + f"\n{shown.render()}\n{foot}"

@@ -1,0 +1,307 @@
+"""A plan on GitHub: the comment, its marker, the summary, annotations; all of it within limits and unbreakable."""
+
+import json
+import re
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from arena_gitops.errors import Diagnostic, Severity, Span
+from arena_gitops.plan.diff import Op
+from arena_gitops.plan.model import (
+    Action,
+    Change,
+    CheckOutcome,
+    CheckStatus,
+    Cost,
+    FieldChange,
+    Plan,
+    PlanCost,
+    PlanDiagnostic,
+    Range,
+)
+from arena_gitops.report import commands, github
+from arena_gitops.report.marker import Marker, signatures
+from arena_gitops.spec.lifecycle import FieldClass
+
+PLAN_ID = "sha256:" + "ab" * 32
+PLACE = github.Place("prod", "infra", "c0ffee" * 6, "beef" * 10, "https://github.example/run/1")
+SPECIAL = "@#|`<>!-[](){}*_~\\&$:%,\r\n\t\u202e\u200b\x1b ab1/'\"="
+HOSTILE = st.text(SPECIAL, max_size=40) | st.text(max_size=40)
+OUR_HTML = re.compile(
+    r"<!-- arena:plan v1 [^\n]* -->|<details><summary>(?:Fields|Unchanged)</summary>|</details>|</?sub>"
+)
+
+
+def plan_of(*changes, checks=(), diagnostics=(), applyable=True):
+    counts = dict.fromkeys([*(a.value for a in Action), "unchanged"], 0)
+    for change in changes:
+        counts[change.action.value] += 1
+    return Plan(
+        plan_id=PLAN_ID,
+        target="prod",
+        platform="http",
+        stack="team",
+        namespace="main",
+        applyable=applyable,
+        summary=counts,
+        cost=PlanCost(max_new=118.3),
+        changes=changes,
+        checks=checks,
+        diagnostics=diagnostics,
+    )
+
+
+def change(address="experiment/words", action=Action.CREATE, **fields):
+    severity = action.severity
+    return Change(address=address, action=action, reason="r", severity=severity, **fields)
+
+
+def field(path="algorithm.lr", old=1e-5, new=2e-5):
+    return FieldChange(
+        path=path,
+        cls=FieldClass.SEMANTIC,
+        op=Op.REPLACE,
+        old=old,
+        new=new,
+        action=Action.NEW_VERSION,
+        reason="semantic",
+        range=Range(filename="manifests/words.yaml", line=3, column=5),
+    )
+
+
+def many(count):
+    """300 changes with long words; among them one undeploy and one interruption."""
+    addresses = [f"experiment/{'long-name-' * 4}{n:04}" for n in range(count)]
+    told = [
+        change(
+            address,
+            Action.NEW_VERSION,
+            message="m" * 390,
+            fields=tuple(field(f"set.key_{k}") for k in range(9)),
+        )
+        for address in addresses
+    ]
+    told += [
+        change("deployment/old", Action.DESTROY),
+        change("experiment/busy", Action.NEW_VERSION, interrupts=True),
+    ]
+    quiet = [change(f"dataset/d{n}", Action.NOOP, message="runs, step 5") for n in range(count)]
+    return plan_of(*told, *quiet)
+
+
+def structure(body):
+    """Every HTML tag, link and heading a reader's browser would get, and the number of cells of each row."""
+    tokens = MarkdownIt("commonmark", {"html": True}).enable("table").parse(body)
+    html, links, kinds, visible = [], [], [], []
+    for token in tokens:
+        kinds.append(token.type)
+        if token.type == "html_block":
+            html.append(token.content)
+        for child in token.children or ():
+            if child.type == "html_inline":
+                html.append(child.content)
+            elif child.type in {"link_open", "image"}:
+                links.append(child.attrs.get("href") or child.attrs.get("src"))
+            elif child.type == "text":
+                visible.append(child.content)
+    return html, links, kinds, " ".join(visible)
+
+
+def test_the_comment_shows_what_changes_why_and_what_it_costs():
+    body = github.comment(
+        plan_of(
+            change(
+                action=Action.NEW_VERSION,
+                message="algorithm.lr is semantic",
+                fields=(field(),),
+                cost=Cost(max=28.9, rate=4.82, basis="max_runtime 6h"),
+            )
+        ),
+        PLACE,
+    )
+    assert "| `±` | experiment/words | new version | algorithm.lr is semantic | up to 28.9 credits" in body
+    assert "  algorithm.lr  1e-05 → 2e-05  semantic  manifests/words.yaml:3" in body
+    assert f"plan `{PLAN_ID}`" in body
+    assert "up to 118.3 credits" in body
+
+
+def test_the_marker_is_found_again_with_everything_in_it():
+    body = github.comment(plan_of(change()), PLACE)
+    marker = Marker.find(body.replace("\n", "\r\n"))
+    assert marker is not None
+    assert (marker.target, marker.root, marker.plan_id) == ("prod", "infra", PLAN_ID)
+    assert (marker.head, marker.base, marker.truncated) == (PLACE.head, PLACE.base, False)
+    assert marker.changes == signatures(plan_of(change()))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "hello",
+        "quoted:\n<!-- arena:plan v1 {} -->",
+        "<!-- arena:plan v1 {} -->",
+        "<!-- arena:plan v1 {nonsense} -->",
+        "<!-- arena:plan v2 {} -->",
+    ],
+)
+def test_what_is_no_marker_is_not_taken_for_one(body):
+    assert Marker.find(body) is None
+
+
+@given(HOSTILE, HOSTILE)
+@example("--> <b>", "-->\n<!--")
+def test_nothing_in_a_marker_can_end_it(target, root):
+    marker = Marker(target=target, root=root, plan_id=None, head="", base="")
+    line = marker.render()
+    assert line.count("-->") == 1
+    assert line.count("<!--") == 1
+    assert "\n" not in line
+    assert Marker.find(line + "\nrest") == marker
+
+
+@settings(max_examples=60, deadline=None)
+@given(HOSTILE, HOSTILE, HOSTILE, HOSTILE)
+@example("a`b``` --> <script>", "@all #1 [x](http://evil) ![i](x)", "|||\n| a", "</details>\n\n# Heading")
+@example("```\n```", "www.evil.example GH-12 https://evil.example", "````text", "<!-- arena:plan v1 {} -->")
+def test_text_of_strangers_never_breaks_out(address, message, value, note):
+    body = github.comment(
+        plan_of(
+            change(
+                "experiment/words", message=message, fields=(field("a", value, note),), notes=(note, value)
+            ),
+            change("deployment/words", Action.PENDING, message=note),
+            change("dataset/words", Action.NOOP, message=message),
+            change("reward/words", Action.BLOCKED, message=value),
+            checks=(
+                CheckOutcome(name=address, status=CheckStatus.FAIL, message=message),
+                CheckOutcome(name=note, status=CheckStatus.WARN, message=value),
+            ),
+            diagnostics=(PlanDiagnostic(severity="warning", code="c", message=note, hint=message),),
+        ),
+        PLACE,
+    )
+    html, links, kinds, visible = structure(body)
+    assert OUR_HTML.sub("", "".join(html)).strip() == ""
+    assert set(links) == {PLACE.run_url}
+    assert kinds.count("heading_open") == 1
+    assert kinds.count("fence") == 2
+    assert kinds.count("tr_open") == 1 + 3
+    assert kinds.count("td_open") == 5 * 3
+    assert not re.search(r"(?<!\w)@\w|#\d|https?://|www\.|GH-\d", visible, re.IGNORECASE)
+    assert not re.search("[\u202a-\u202e\u2066-\u2069]", body)
+
+
+def test_three_hundred_changes_fit_and_the_important_ones_are_still_there():
+    body = github.comment(many(300), PLACE)
+    assert len(body.encode()) <= github.COMMENT_BYTES < 65_536
+    assert f"plan `{PLAN_ID}`" in body
+    assert "**undeploys** deployment/old" in body
+    assert "**stops a running run** of experiment/busy" in body
+    assert "up to 118.3 credits" in body
+    assert Marker.find(body).truncated
+    assert body.count("<details>") == body.count("</details>")
+    assert len(re.findall(r"^`{3,}", body, re.MULTILINE)) % 2 == 0
+
+
+def test_what_is_lost_first_is_what_matters_least():
+    """Unchanged resources, then fields, then rows: a larger budget shows them in the other order."""
+    plan = many(60)
+    sizes = range(8_000, 200_000, 4_000)
+    shown = [
+        tuple(
+            part in github.comment(plan, PLACE, budget=size) for part in ("long-name", "set.key_0", "step 5")
+        )
+        for size in sizes
+    ]
+    assert shown == sorted(shown)
+    assert shown[0][1:] == (False, False)
+    assert shown[-1] == (True, True, True)
+
+
+def test_the_summary_of_a_huge_plan_stays_below_a_mebibyte():
+    text = github.summary(many(3_000), PLACE)
+    assert len(text.encode()) <= github.SUMMARY_BYTES
+    assert len(text.encode()) > github.COMMENT_BYTES
+    assert PLAN_ID in text
+
+
+def test_thousands_of_undeploys_name_as_many_as_fit_and_count_the_rest():
+    plan = plan_of(*(change(f"deployment/{'n' * 50}{n}", Action.DESTROY) for n in range(3_000)))
+    body = github.comment(plan, PLACE)
+    assert len(body.encode()) <= github.COMMENT_BYTES
+    assert re.search(r"and \d+ more of these", body)
+
+
+def test_a_broken_repository_takes_the_place_of_its_plan():
+    body = github.refused(
+        [Diagnostic("unknown key `lrr`", "unknown-key", Span("m.yaml", 3, 5))] * 2000, PLACE
+    )
+    assert len(body.encode()) <= github.COMMENT_BYTES
+    assert "m.yaml:3:5: error: unknown key" in body
+    assert Marker.find(body).plan_id is None
+
+
+def test_a_mismatch_says_what_is_not_as_it_was_approved():
+    approved = plan_of(change("experiment/a"), change("experiment/b"), change("experiment/c"))
+    now = plan_of(change("experiment/b"), change("experiment/c", Action.NEW_VERSION), change("experiment/d"))
+    marker = Marker.find(github.comment(approved, PLACE))
+    body = github.mismatch(marker, now, PLACE)
+    assert "+ experiment/d: create was not approved" in body
+    assert "- experiment/a: approved, and no longer planned" in body
+    assert "~ experiment/c: new version is not what was approved" in body
+    assert "experiment/b" not in body
+
+
+def test_an_annotation_names_its_place_and_escapes_what_would_end_it():
+    note = commands.Annotation("error", "a:b,c", "50%\r\n::set-env::", "dir,x/a:b.yaml", 3, 5)
+    assert note.render() == (
+        "::error file=dir%2Cx/a%3Ab.yaml,line=3,col=5,title=a%3Ab%2Cc::50%25%0D%0A::set-env::"
+    )
+
+
+@given(HOSTILE, HOSTILE, HOSTILE)
+def test_an_annotation_is_one_line_whatever_is_in_it(title, message, file):
+    line = commands.Annotation("warning", title, message, file, 1, 1).render()
+    assert "\n" not in line
+    assert "\r" not in line
+    properties = line.removeprefix("::warning ").split("::")[0]
+    assert [part.split("=")[0] for part in properties.split(",")] == ["file", "line", "col", "title"]
+
+
+def test_only_ten_of_each_level_are_shown_errors_first_and_the_last_counts_the_rest():
+    problems = [
+        Diagnostic("m", "code", Span("a.yaml", line), severity=severity)
+        for severity in (Severity.NOTE, Severity.WARNING, Severity.ERROR)
+        for line in range(1, 13)
+    ]
+    lines = commands.lines(commands.of_problems(problems))
+    assert [line.split(" ")[0] for line in lines] == ["::error"] * 10 + ["::warning"] * 10 + ["::notice"] * 10
+    assert [n for n, line in enumerate(lines) if line.endswith("::+3 more in the job summary")] == [9, 19, 29]
+
+
+def test_a_plan_is_annotated_where_it_was_written():
+    place = Range(filename="experiments/words.yaml", line=7, column=3)
+    plan = plan_of(
+        change(range=place, cost=Cost(max=3.0, basis="b")),
+        change("deployment/d", Action.DESTROY),
+        change("experiment/e", Action.BLOCKED, message="protected"),
+    )
+    lines = commands.lines(commands.of_plan(plan))
+    assert lines[0].startswith("::error title=blocked::experiment/e: BLOCKED, protected")
+    assert lines[1].startswith("::warning title=undeploys::deployment/d")
+    assert lines[2].startswith(
+        "::notice file=experiments/words.yaml,line=7,col=3,title=trains::experiment/words"
+    )
+
+
+def test_foreign_text_is_printed_where_no_command_is_obeyed():
+    assert commands.locked("::error::x\n", "t0ken") == "::stop-commands::t0ken\n::error::x\n::t0ken::\n"
+
+
+def test_the_marker_is_json_for_others_too():
+    line = github.comment(plan_of(), PLACE).split("\n")[0]
+    assert json.loads(line.removeprefix("<!-- arena:plan v1 ").removesuffix(" -->"))["state"] == "open"
