@@ -26,6 +26,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("arena_gitops.cli.plan:plan", "Show what an apply would change, cost and start."),
     "apply": ("arena_gitops.cli.apply:apply", "Make the platform what the repository says."),
     "validate": ("arena_gitops.cli.validate:validate", "Check the repository's files; reach no platform."),
+    "explain": ("arena_gitops.cli.explain:explain", "Show why a resource is, or is not, trained anew."),
+    "drift": ("arena_gitops.cli.drift:drift", "Show where the platform is not as the repository says."),
+    "fmt": ("arena_gitops.cli.fmt:fmt", "Lay out the repository's YAML files evenly."),
     "status": ("arena_gitops.cli.status:status", "Show the runs and deployments of this stack."),
     "runs": ("arena_gitops.cli.runs:runs", "Show, follow and stop runs."),
     "agent": ("arena_gitops.cli.agent:agent", "List and use what is deployed."),
@@ -84,7 +87,7 @@ class LazyGroup(click.Group):
 def arena(session: Session, chdir: str | None) -> None:
     """Experiments as code: plan, train a population, promote, serve.
 
-    Exit codes: 0 done, 1 error, 2 changes present (plan --detailed-exitcode only), 3 blocked, 4 stale,
+    Exit codes: 0 done, 1 error, 2 changes present (plan and drift --detailed-exitcode only), 3 blocked, 4 stale,
     5 locked, 6 not allowed, 7 partly applied, 9 timed out, 10 check or run failed, 64 usage,
     65 invalid repository, 130/143 interrupted.
     """

@@ -1,0 +1,55 @@
+"""`arena drift`: where the platform is not as the repository says. Changes nothing."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from arena_gitops.app import EXIT_CHANGES
+from arena_gitops.cli import options
+from arena_gitops.cli.session import Session
+from arena_gitops.cli.stack import Repository
+from arena_gitops.cli.target import connect
+from arena_gitops.plan.build import build
+from arena_gitops.plan.drift import Drift
+from arena_gitops.plan.drift import drift as find_drift
+
+
+@click.command()
+@options.target
+@options.namespace
+@options.json
+@click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 when something deviates.")
+@click.pass_context
+def drift(ctx: click.Context, *, target: str | None, namespace: str, detailed_exitcode: bool) -> None:
+    """Show where the platform is not as the repository says.
+
+    Meant for a checkout that has been applied: runs that somebody stopped or that failed, deployments that are
+    held, resources that differ or are gone. `arena plan` shows what an apply would do about it.
+    """
+    session = ctx.ensure_object(Session)
+    repository = Repository.read(namespace)
+    choice = repository.choose(target)
+    platform = session.using(connect(choice, os.environ, say=session.say, run_named=False))
+    observed = platform.observe(repository.desired.owner)
+    planned = build(repository.desired, observed, target=choice.name)
+    found = find_drift(planned, repository.desired, observed)
+    if session.json:
+        session.emit(found.model_dump_json())
+    else:
+        for line in _lines(found):
+            click.echo(line)
+    ctx.exit(EXIT_CHANGES if detailed_exitcode and found.entries else 0)
+
+
+def _lines(found: Drift) -> list[str]:
+    if not found.entries:
+        return [f"No drift: {found.target} is as stack {found.stack} says."]
+    width = max(len(entry.address) for entry in found.entries)
+    lines = [f"≠ {entry.address:<{width}}  {entry.message}" for entry in found.entries]
+    count = len(found.entries)
+    return [
+        *lines,
+        f"Drift: {count} resource{'' if count == 1 else 's'} of stack {found.stack} on {found.target}.",
+    ]

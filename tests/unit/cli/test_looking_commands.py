@@ -1,0 +1,60 @@
+"""explain, drift and fmt from the command line, on a machine where nothing has been applied."""
+
+import json
+import subprocess
+
+import pytest
+
+from arena_gitops.cli.main import run
+
+FILES = {
+    "arena.yaml": "name: team\ntargets: {local: {platform: local}}\n",
+    "datasets/sums.yaml": "kind: Dataset\nname: sums\ncategory: reasoning\nfile: sums.csv\n"
+    "column_mapping:\n    question: question\n    answer: answer\n",
+    "datasets/sums.csv": "question,answer\n1+1?,2\n",
+}
+
+
+@pytest.fixture
+def repo(tmp_path, monkeypatch):
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ARENA_HOME", str(tmp_path / "no-server"))
+    for name in ("CI", "ARENA_BASE_URL", "ARENA_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def test_explain_shows_the_side_that_is_there(repo, capsys):
+    assert run(["explain", "dataset/sums"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("dataset/sums (not on the platform yet)\n  + create\n")
+    assert "datasets/sums.csv" in out
+
+
+def test_explain_of_a_misspelt_address_is_a_usage_error(repo, capsys):
+    assert run(["explain", "dataset/sum"]) == 64
+    assert "did you mean 'dataset/sums'?" in capsys.readouterr().err
+
+
+def test_drift_exits_with_2_only_when_asked(repo, capsys):
+    assert run(["drift"]) == 0
+    assert "≠ dataset/sums  not on the platform" in capsys.readouterr().out
+    assert run(["drift", "--detailed-exitcode", "--json"]) == 2
+    document = json.loads(capsys.readouterr().out)
+    assert [entry["code"] for entry in document["entries"]] == ["missing"]
+
+
+def test_fmt_check_exits_with_1_and_writes_nothing(repo, capsys):
+    assert run(["fmt", "--check"]) == 1
+    assert capsys.readouterr().out == "datasets/sums.yaml\n"
+    assert (repo / "datasets/sums.yaml").read_text() == FILES["datasets/sums.yaml"]
+
+
+def test_fmt_writes_and_is_then_content(repo, capsys):
+    assert run(["fmt"]) == 0
+    assert (repo / "datasets/sums.yaml").read_text().endswith("  question: question\n  answer: answer\n")
+    assert run(["fmt", "--check"]) == 0
