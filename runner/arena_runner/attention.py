@@ -124,11 +124,11 @@ class _Completions:
         """(1, H, T, D) of the whole pack → (1, H, tokens of these completions, D)."""
         k, v = (torch.cat([self._prompt(x), self._unfold(x)], dim=2) for x in (heads.k, heads.v))
         out = causal(self._unfold(heads.q), k, v, heads)  # (G, H, Lmax, D)
-        return out.transpose(0, 1).flatten(1, 2)[:, self._flat].unsqueeze(0)
+        return out.transpose(0, 1).flatten(1, 2).index_select(1, self._flat).unsqueeze(0)
 
     def _unfold(self, x: Tensor) -> Tensor:
         """(1, H, T, D) → (G, H, Lmax, D)."""
-        rows = x[0, :, self._rows]
+        rows = x[0].index_select(1, self._rows)
         return rows.view(x.shape[1], len(self.segment.inputs), self.longest, x.shape[3]).transpose(0, 1)
 
     def _prompt(self, x: Tensor) -> Tensor:

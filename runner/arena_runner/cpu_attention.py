@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-BLOCK = 256
+BLOCK = 64
 """queries whose scores exist at one moment"""
 
 

@@ -27,8 +27,13 @@ class Group:
 
     @property
     def tokens(self) -> int:
-        """Tokens the group feeds to the model."""
+        """Tokens the group feeds to the model in a pack."""
         return len(self.prompt_ids) + sum(len(c) - 1 for c in self.completions)
+
+    @property
+    def padded_tokens(self) -> int:
+        """Tokens it feeds where every completion repeats the prompt."""
+        return sum(len(self.prompt_ids) + len(c) - 1 for c in self.completions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +72,21 @@ class Pack:
 
 
 def pack(
-    groups: Iterable[Group], tokens_per_backward: int, device: torch.device | str = "cpu"
+    groups: Iterable[Group],
+    tokens_per_backward: int,
+    device: torch.device | str = "cpu",
+    *,
+    shared: bool = True,
 ) -> Iterator[Pack]:
-    """Fill packs in order; one completion longer than the budget gets a pack of its own."""
+    """Fill packs in order; one completion longer than the budget gets a pack of its own.
+
+    `shared=False` counts tokens as the padded path will feed them (`BaseModel.packs`).
+    """
     waiting: list[Group] = []
     for group in groups:
-        for piece in _split(group, tokens_per_backward):
-            if waiting and sum(g.tokens for g in waiting) + piece.tokens > tokens_per_backward:
+        for piece in _split(group, tokens_per_backward, shared=shared):
+            filled = sum(_fed(g, shared=shared) for g in waiting)
+            if waiting and filled + _fed(piece, shared=shared) > tokens_per_backward:
                 yield _tensors(waiting, device)
                 waiting = []
             waiting.append(piece)
@@ -81,15 +94,18 @@ def pack(
         yield _tensors(waiting, device)
 
 
-def _split(group: Group, budget: int) -> Iterator[Group]:
+def _fed(group: Group, *, shared: bool) -> int:
+    return group.tokens if shared else group.padded_tokens
+
+
+def _split(group: Group, budget: int, *, shared: bool) -> Iterator[Group]:
     """Cut a group between completions so that each piece fits, repeating the prompt."""
-    first, tokens = 0, len(group.prompt_ids)
-    for i, completion in enumerate(group.completions):
-        if i > first and tokens + len(completion) - 1 > budget:
-            yield _part(group, first, i)
-            first, tokens = i, len(group.prompt_ids)
-        tokens += len(completion) - 1
-    yield _part(group, first, len(group.completions))
+    first = 0
+    for last in range(1, len(group.completions) + 1):
+        whole = last == len(group.completions)
+        if whole or _fed(_part(group, first, last + 1), shared=shared) > budget:
+            yield _part(group, first, last)
+            first = last
 
 
 def _part(group: Group, first: int, last: int) -> Group:

@@ -110,7 +110,7 @@ class PolicyBatch:
             for g in self.groups
             if g.member in wanted and (g.member in whole or any(differs[row] for row in g.rows))
         ]
-        return pack(useful, learner.tokens_per_backward, learner.base.device)
+        return pack(useful, learner.tokens_per_backward, learner.base.device, shared=learner.base.packs)
 
 
 class Sums:

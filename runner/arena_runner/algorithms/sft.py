@@ -77,7 +77,7 @@ def accumulate(
     groups = sorted((g for g in groups if g.member in members), key=lambda g: g.member)
     tokens = {m: sum(len(e.target_ids) for e in examples if e.member == m) for m in members}
     sums = Sums(members, wide)
-    for piece in pack(groups, learner.tokens_per_backward, base.device):
+    for piece in pack(groups, learner.tokens_per_backward, base.device, shared=base.packs):
         owners = torch.tensor([examples[row].member for row in piece.rows.tolist()], device=base.device)
         weight = torch.tensor(
             [1.0 / tokens[m] for m in owners.tolist()], dtype=wide.dtype, device=base.device
@@ -109,7 +109,9 @@ def log_likelihood(learner: Learner, examples: Sequence[Example]) -> list[float]
     groups = [Group(e.member, e.prompt_ids, (e.target_ids,), (row,)) for row, e in enumerate(examples)]
     scores = [0.0] * len(examples)
     with torch.no_grad():
-        for piece in pack(groups, learner.tokens_per_backward, learner.base.device):
+        for piece in pack(
+            groups, learner.tokens_per_backward, learner.base.device, shared=learner.base.packs
+        ):
             ones = torch.ones(len(piece.rows), device=learner.base.device)
             logp = ops.logprobs(learner.base, learner.population, piece, ones)
             for row, value in zip(piece.rows.tolist(), logp.tolist(), strict=True):

@@ -27,3 +27,8 @@ def test_no_pack_exceeds_the_budget_unless_one_completion_does(budget):
 
     assert all(p.tokens <= budget or sum(len(g.completions) for g in p.groups) == 1 for p in packs)
     assert sum(len(p.targets) for p in packs) == 12
+
+
+def test_the_padded_path_counts_the_prompt_once_per_completion():
+    assert (GROUP.tokens, GROUP.padded_tokens) == (6, 12)
+    assert [len(p.rows.unique()) for p in pack([GROUP], 8, shared=False)] == [2, 1]
