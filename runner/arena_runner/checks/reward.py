@@ -1,6 +1,6 @@
 """Run a reward on what it will meet before a GPU waits for it: its own cases, right, wrong and absurd completions.
 
-Everything runs in the sandbox. A fault is one verdict with the user's own file and line.
+Everything runs in the sandbox, after a look at the source. A fault is one verdict with the user's own file and line.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Literal
 
 from arena_gitops.spec.job import RewardInput
+from arena_gitops.spec.reward_source import suspicions
 from arena_gitops.spec.wire import CheckResult
+from arena_runner.checks.telling import Bench, judge
 from arena_runner.sandbox import Limits, RewardError, RewardPool, Score, ScoreRow, secret_values
 
 TOLERANCE = 1e-6
@@ -23,6 +25,8 @@ HANGS = 1
 """calls that may run into their time limit before a check stops waiting for more of them"""
 GATED = ("network", "files", "process tree", "unprivileged user")
 """walls worth a warning when they do not stand"""
+FEW, FEWER = 3, 1
+"""rows that every form of an answer is tried on; a judge behind the network costs money"""
 
 
 def probes(rows: Sequence[Mapping[str, str]]) -> list[tuple[str, ScoreRow]]:
@@ -68,6 +72,7 @@ class RewardCheck:
 
     def run(self) -> Iterator[CheckResult]:
         """Yield every verdict; stops at an import that fails."""
+        yield from self._source()
         try:
             with self._pool() as pool:
                 yield self._result("import", "pass", f"{self._reward.entry} defines {self._reward.function}")
@@ -76,6 +81,19 @@ class RewardCheck:
                 yield from self._probes(pool)
         except RewardError as error:
             yield self._fault("import", error, "")
+
+    def _source(self) -> Iterator[CheckResult]:
+        """Read the source for what deserves a second look, before any of it runs."""
+        found = 0
+        for name in sorted(self._reward.files):
+            if not name.endswith(".py"):
+                continue
+            text = (self._files / name).read_text("utf-8", errors="replace")
+            for suspicion in suspicions(text):
+                found += 1
+                yield self._result("source", "warn", str(suspicion), file=name, line=suspicion.line)
+        if not found:
+            yield self._result("source", "pass", "nothing in it runs text, starts programs or unpickles")
 
     def _pool(self) -> RewardPool:
         secrets = secret_values(self._reward.secrets, os.environ)
@@ -124,7 +142,7 @@ class RewardCheck:
         message = f"{len(scores)} completions scored from {min(totals):g} to {max(totals):g}"
         yield self._result("probes", "pass", message)
         yield from self._repeat(named, scores)
-        yield from self._discrimination(named, totals)
+        yield from self._judgement(pool, named, totals)
 
     def _repeat(self, named: Sequence[tuple[str, ScoreRow]], first: Sequence[Score]) -> Iterator[CheckResult]:
         """Score once more, in another process and in the opposite order."""
@@ -141,18 +159,34 @@ class RewardCheck:
                 return
         yield self._result("repeat", "pass", "the same scores again in another process and order")
 
-    def _discrimination(
-        self, named: Sequence[tuple[str, ScoreRow]], totals: Sequence[float]
+    def _judgement(
+        self, pool: RewardPool, named: Sequence[tuple[str, ScoreRow]], totals: Sequence[float]
     ) -> Iterator[CheckResult]:
-        if max(totals) - min(totals) < TOLERANCE:
+        """Right against wrong in the reward's own form, and everything that earns nothing."""
+        bench = Bench(lambda rows: pool.score_each(rows, hangs=HANGS))
+        few = FEWER if self._reward.network == "full" else FEW
+        remarks = list(judge(bench, self._rows, self._reward.cases, few=few))
+        for name, error in _first_of_each(iter(bench.faults)):
+            yield self._fault("probes", error, f"on {name}: ")
+        seen = [*totals, *bench.totals]
+        if max(seen) - min(seen) < TOLERANCE:
             text = f"every completion, right or wrong, scored {totals[0]:g}: training would have no signal"
             yield self._result("signal", "warn", text, file=self._reward.entry)
             return
+        yield from self._absurd(named, totals, max(bench.totals, default=-math.inf))
+        for remark in remarks:
+            place = self._reward.entry if remark.status == "warn" else None
+            yield self._result(remark.name, remark.status, remark.message, file=place)
+
+    def _absurd(
+        self, named: Sequence[tuple[str, ScoreRow]], totals: Sequence[float], best: float
+    ) -> Iterator[CheckResult]:
+        """Something absurd that is paid more than the right answer in any dress."""
         right = [t for (name, _), t in zip(named, totals, strict=True) if name.startswith("the gold")]
         wrong = [t for (name, _), t in zip(named, totals, strict=True) if not name.startswith("the gold")]
-        if max(wrong) > max(right) + TOLERANCE:
-            best = next(name for (name, _), t in zip(named, totals, strict=True) if t == max(wrong))
-            text = f"{best} scored {max(wrong):g}, more than any dress of the gold answer ({max(right):g})"
+        if max(wrong) > max(*right, best) + TOLERANCE:
+            name = next(name for (name, _), t in zip(named, totals, strict=True) if t == max(wrong))
+            text = f"{name} scored {max(wrong):g}, more than any dress of the gold answer ({max(right):g})"
             yield self._result("signal", "warn", text, file=self._reward.entry)
 
     def _fault(self, name: str, error: RewardError, prefix: str) -> CheckResult:

@@ -1,0 +1,101 @@
+"""What in a reward's source deserves a second look, read from its syntax tree; nothing is run.
+
+Two readers: `arena check` without a platform, and the reward check before it opens its sandbox. A finding is a
+suspicion, never a proof: the sandbox is what keeps code from doing harm.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_RUNS_TEXT = "runs text as code; a completion that reaches it decides its own score"
+_PROCESS = "starts a program; one that hangs or outlives the call is not ended with it"
+_PICKLE = "unpickling runs what the bytes say"
+_ALARM = (
+    "works in the main thread only and its exception is easily swallowed: every score would silently be the "
+    "fallback; the sandbox has its own time limit"
+)
+_REACHES_OUT = "gets around what Python code can forbid; only `network` of the Reward opens the way out"
+
+BUILTINS = {"eval": _RUNS_TEXT, "exec": _RUNS_TEXT, "compile": _RUNS_TEXT, "__import__": _RUNS_TEXT}
+MODULES = {
+    "subprocess": _PROCESS,
+    "multiprocessing": _PROCESS,
+    "pickle": _PICKLE,
+    "dill": _PICKLE,
+    "marshal": _PICKLE,
+    "shelve": _PICKLE,
+    "ctypes": _REACHES_OUT,
+    "socket": _REACHES_OUT,
+}
+NAMES = {
+    "os.system": _PROCESS,
+    "os.popen": _PROCESS,
+    "os.fork": _PROCESS,
+    "os.kill": _PROCESS,
+    "signal.alarm": _ALARM,
+    "signal.setitimer": _ALARM,
+    "sympy.sympify": _RUNS_TEXT,
+    "sympy.parse_expr": _RUNS_TEXT,
+}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Suspicion:
+    """One line worth reading."""
+
+    line: int
+    what: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.why}"
+
+
+def suspicions(source: str) -> tuple[Suspicion, ...]:
+    """Everything suspicious in one file, by line; a file that does not parse is somebody else's error."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return ()
+    return tuple(sorted(set(_found(tree))))
+
+
+def _found(tree: ast.Module) -> Iterator[Suspicion]:
+    aliases = dict(_aliases(tree))
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from _modules([name.name for name in names], node.lineno)
+            case ast.ImportFrom(module=str(module), level=0):
+                yield from _modules([module], node.lineno)
+            case ast.Call(func=ast.Name(id=name)) if name in BUILTINS and name not in aliases:
+                yield Suspicion(node.lineno, f"{name}()", BUILTINS[name])
+            case ast.Name(id=name) if aliases.get(name) in NAMES:
+                yield Suspicion(node.lineno, aliases[name], NAMES[aliases[name]])
+            case ast.Attribute(value=ast.Name(id=base), attr=attribute):
+                dotted = f"{aliases.get(base, base)}.{attribute}"
+                if dotted in NAMES:
+                    yield Suspicion(node.lineno, dotted, NAMES[dotted])
+
+
+def _modules(names: list[str], line: int) -> Iterator[Suspicion]:
+    for name in names:
+        top = name.partition(".")[0]
+        if top in MODULES:
+            yield Suspicion(line, f"import {top}:", MODULES[top])
+
+
+def _aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Local name → what it stands for."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from ((name.asname, name.name) for name in names if name.asname)
+            case ast.ImportFrom(module=str(module), names=names, level=0):
+                yield from ((name.asname or name.name, f"{module}.{name.name}") for name in names)

@@ -1,0 +1,161 @@
+"""Fifteen kinds of reward bug that people have reported in public, and fifteen rewards without one.
+
+The bugs are re-created in our own words in `corpus/bugs`; each must be caught by the check that is meant to see it,
+with a message that names it. Of the clean rewards at most one may get a remark.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from arena_gitops.spec.wire import CheckRequest
+from arena_runner.checks import run_checks
+from arena_runner.sandbox import Limits
+
+CORPUS = Path(__file__).parent / "corpus"
+ROOT = Path(__file__).resolve().parents[3]
+NUMBERS = [
+    ("Ann has 3 pens and buys 4. How many?", "3 + 4 = 7\n#### 7"),
+    ("6 boxes of 7 eggs. How many eggs?", "6 * 7 = 42\n#### 42"),
+    ("Tom had 20 and lost 9. How many?", "20 - 9 = 11\n#### 11"),
+    ("Half of 64?", "64 / 2 = 32\n#### 32"),
+    ("5 cats with 4 legs. How many legs?", "5 * 4 = 20\n#### 20"),
+    ("18 plus 17?", "18 + 17 = 35\n#### 35"),
+]
+UNREADABLE = ("A dozen and a half?", "12 + 6 = 18\n#### 18.")
+LABELS = [("Great film!", "good"), ("Dull.", "bad"), ("I loved it", "good"), ("Never again", "bad")]
+LETTERS = [("2+2? A 3 B 4", "B"), ("3+3? A 6 B 7", "A"), ("1+1? A 5 C 2", "C")]
+CITIES = [("Capital of France?", "Paris"), ("Of Italy?", "Rome"), ("Of Spain?", "Madrid")]
+SENTENCES = [
+    ("Why is the sky blue?", "Because air scatters blue light more than red light"),
+    ("Why do leaves fall?", "Trees save water in winter when roots cannot drink"),
+    ("Why does ice float?", "Ice takes more room than the water it was made of"),
+]
+ROWS = {
+    "an_unreadable_answer_pays_everything": [*NUMBERS, UNREADABLE],
+    "the_same_text": CITIES,
+    "overlap_of_words": SENTENCES,
+    "similar_text": SENTENCES,
+    "one_word_label": LABELS,
+    "a_letter": LETTERS,
+    "tests_of_a_function": CITIES,
+}
+CAUGHT = {
+    "a_list_instead_of_a_number": ("probes", "fail", "(list); expected a finite number"),
+    "dot_does_not_match_line_breaks": ("robustness", "warn", "with reasoning of several lines"),
+    "only_the_last_300_characters": ("robustness", "warn", "with a long remark after it"),
+    "counts_what_follows_the_last_tag": ("range", "warn", "the score has no bounds"),
+    "an_alarm_as_a_time_limit": ("source", "warn", "signal.alarm works in the main thread only"),
+    "a_pattern_that_never_ends": ("probes", "fail", "took longer than"),
+    "lets_the_completion_name_any_number": ("probes", "fail", "returned"),
+    "runs_what_the_model_wrote": ("source", "warn", "eval() runs text as code"),
+    "a_sandbox_of_its_own": ("source", "warn", "os.system starts a program"),
+    "the_answer_anywhere": ("hack", "warn", "a list of all answers"),
+    "an_unreadable_answer_pays_everything": ("discrimination", "warn", "on 6 of 7 rows"),
+    "never_a_difference": ("signal", "warn", "training would have no signal"),
+    "expects_a_column_nobody_has": ("import", "fail", "solution"),
+    "a_crash_counts_as_nearly_right": ("hack", "warn", "is paid 95% of what the right answer"),
+    "does_not_look_at_the_answer": ("discrimination", "warn", "on 0 of 6 rows"),
+}
+"""bug → the verdict that must see it: check, status, part of its message"""
+ABOUT_THIS_MACHINE = {"sandbox"}
+MUST_CATCH, MAY_ALARM = 14, 1
+
+
+def found(folder: str, name: str, tmp_path: Path):
+    """Every verdict about one reward of the corpus."""
+    source = (CORPUS / folder / f"{name}.py.txt").read_bytes()
+    return checked(source, ROWS.get(name, NUMBERS), tmp_path)
+
+
+def checked(source: bytes, rows: list[tuple[str, str]], tmp_path: Path):
+    """Every verdict about a reward over these rows."""
+    table = "".join(json.dumps({"question": q, "answer": a}) + "\n" for q, a in rows).encode()
+    blobs = {}
+    for data in (source, table):
+        digest = "sha256:" + hashlib.sha256(data).hexdigest()
+        blobs[digest] = tmp_path / digest.replace(":", "-")
+        blobs[digest].write_bytes(data)
+    dataset, reward = (
+        {"address": "dataset/d", "category": "reasoning", "digest": list(blobs)[1], "format": "jsonl"},
+        {"address": "reward/r", "files": {"rewards/r.py": next(iter(blobs))}, "entry": "rewards/r.py"},
+    )
+    dataset["column_mapping"] = {"question": "question", "answer": "answer"}
+    body = {
+        "address": "experiment/e",
+        "manifest": {"algorithm": {"name": "GRPO"}},
+        "inputs": {"dataset": dataset, "reward": reward},
+    }
+    request = CheckRequest.model_validate(body)
+    return list(run_checks(request, blobs.__getitem__, limits=Limits(call_timeout_s=1.0)))
+
+
+def names(folder: str) -> list[str]:
+    return sorted(path.name.removesuffix(".py.txt") for path in (CORPUS / folder).glob("*.py.txt"))
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory):
+    """All of the corpus, checked once."""
+    folder = tmp_path_factory.mktemp("corpus")
+    return {kind: {name: found(kind, name, folder) for name in names(kind)} for kind in ("bugs", "clean")}
+
+
+def alarms(results):
+    return [r for r in results if r.status != "pass" and r.name not in ABOUT_THIS_MACHINE]
+
+
+def test_the_corpus_has_fifteen_of_each():
+    assert names("bugs") == sorted(CAUGHT)
+    assert len(names("bugs")) == len(names("clean")) == 15
+
+
+def test_at_least_fourteen_kinds_of_bug_are_caught_by_the_check_meant_for_them(verdicts):
+    missed = {
+        name: [(r.name, r.status, r.message) for r in alarms(verdicts["bugs"][name])]
+        for name, (check, status, part) in CAUGHT.items()
+        if not any(
+            r.name == check and r.status == status and part in r.message for r in verdicts["bugs"][name]
+        )
+    }
+    assert len(CAUGHT) - len(missed) >= MUST_CATCH, missed
+
+
+def test_at_most_one_clean_reward_gets_a_remark(verdicts):
+    alarmed = {
+        name: [(r.name, r.status, r.message) for r in found]
+        for name, results in verdicts["clean"].items()
+        if (found := alarms(results))
+    }
+    assert len(alarmed) <= MAY_ALARM, alarmed
+
+
+def test_no_clean_reward_fails(verdicts):
+    failed = {
+        n: r for n, results in verdicts["clean"].items() if (r := [x for x in results if x.status == "fail"])
+    }
+    assert failed == {}
+
+
+def test_every_remark_about_a_reward_names_its_file(verdicts):
+    places = {r.file for results in verdicts["bugs"].values() for r in alarms(results)}
+    assert places == {"rewards/r.py"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "rows"),
+    [
+        ("examples/infra-repo/rewards/word_problems.py", NUMBERS),
+        ("examples/sft-then-grpo/rewards/tags.py", NUMBERS),
+        ("examples/gsm8k-tutorial/rewards/gsm8k.py", NUMBERS),
+    ],
+)
+def test_the_rewards_of_our_examples_tell_right_from_wrong(entry, rows, tmp_path):
+    source = (ROOT / entry).read_bytes()
+    results = checked(source, rows, tmp_path)
+    assert [(r.name, r.message) for r in alarms(results)] == []
+    assert ("discrimination", "pass") in {(r.name, r.status) for r in results}
