@@ -25,6 +25,8 @@ from arena_gitops.errors import BlockedError, StaleError, UnexpectedChangesError
 from arena_gitops.plan.build import build
 from arena_gitops.plan.model import Action, CheckStatus, Plan
 from arena_gitops.plan.safety import ALLOW_INTERRUPT
+from arena_gitops.plan.scope import Scope
+from arena_gitops.plan.upstream import WHOLE
 from arena_gitops.platforms.base import Platform
 from arena_gitops.spec.wire import Owner
 from arena_gitops.state import DesiredState, ObservedState
@@ -72,9 +74,17 @@ class World:
     stopping: Callable[[], bool] = field(default=lambda: False)
 
 
-def plan(world: World, desired: DesiredState, *, target: str, allow: frozenset[str] = frozenset()) -> Plan:
+def plan(
+    world: World,
+    desired: DesiredState,
+    *,
+    target: str,
+    allow: frozenset[str] = frozenset(),
+    scope: Scope = WHOLE,
+) -> Plan:
     """Look at the platform and plan. Changes nothing."""
-    return build(desired, world.platform.observe(desired.owner), target=target, allow=allow)
+    observed = world.platform.observe(desired.owner)
+    return build(desired, observed, target=target, allow=allow, scope=scope)
 
 
 def apply(

@@ -92,8 +92,8 @@ class ObservedState:
     resources: Mapping[Address, ResourceDocument] = field(default_factory=lambda: MappingProxyType({}))
     foreign: Mapping[Address, str] = field(default_factory=lambda: MappingProxyType({}))
     """address → the stack that owns it"""
-    runs: Mapping[str, KnownRun] = field(default_factory=lambda: MappingProxyType({}))
-    """run fingerprint → reusable run"""
+    runs: Mapping[tuple[str, int], KnownRun] = field(default_factory=lambda: MappingProxyType({}))
+    """run fingerprint and rerun → reusable run"""
     tiers: Mapping[str, Tier] = field(default_factory=lambda: MappingProxyType({}))
     algorithms: tuple[str, ...] | None = None
     """None when the platform could not say (offline, or it does not exist yet)"""

@@ -52,7 +52,7 @@ class Engine:
             raise BlockedError("the plan is blocked; nothing was changed")
         observed = self.platform.observe(desired.owner)
         barrier.require_fresh(plan, observed)
-        settled = settle(desired, observed).desired
+        settled = settle(desired, observed, plan.scope).desired
         todo = [change for change in plan.changes if change.action.acts]
         barrier.upload(self.platform, settled, todo, self.listener)
         barrier.check(self.platform, settled, todo, self.listener, self._stop_if_asked)
@@ -117,6 +117,7 @@ class Engine:
             spec=dict(resource.spec),
             fingerprint=resource.fingerprint,
             provenance=resource.provenance,
+            rerun=int(resource.spec.get("rerun") or 0),
         )
         return self.platform.put(change.at, body, etag=etag, idempotency_key=change.idempotency_key or "")
 

@@ -22,6 +22,8 @@ from arena_gitops.cli.stack import Repository
 from arena_gitops.cli.target import connect
 from arena_gitops.errors import ArenaError, InterruptedByUserError, UsageError
 from arena_gitops.plan.model import Plan
+from arena_gitops.plan.scope import Scope
+from arena_gitops.plan.upstream import WHOLE
 
 APPLY_FORMAT = "1.0"
 
@@ -47,6 +49,7 @@ class Approval:
 @options.target
 @options.namespace
 @options.allow
+@options.scope
 @click.option(
     "--allow-dirty", is_flag=True, help="Apply what is not committed to a target that is not local."
 )
@@ -72,6 +75,9 @@ def apply(
     target: str | None,
     namespace: str,
     allow: frozenset[str],
+    select: tuple[str, ...],
+    rerun: tuple[str, ...],
+    rerun_stale: tuple[str, ...],
     allow_dirty: bool,
     until: str,
     timeout: float | None,
@@ -84,6 +90,11 @@ def apply(
     saved = _read_plan(file) if file else None
     if saved and expect_plan and saved.plan_id != expect_plan:
         raise UsageError(f"{file} is plan {saved.plan_id}, not {expect_plan}")
+    scope = Scope(select=select, rerun=rerun, rerun_stale=rerun_stale)
+    if saved and scope != Scope():
+        raise UsageError(
+            f"{file} says itself what it is about: leave out --select, --rerun and --rerun-stale"
+        )
     approval = Approval(yes, saved.plan_id if saved else expect_plan)
     if not approval.given and (session.json or not session.interactive):
         raise UsageError("nobody can be asked here: add --yes, a plan FILE, or --expect-plan sha256:…")
@@ -100,7 +111,8 @@ def apply(
         journal=repository.journal(choice),
         listener=follower,
     )
-    job = _Job(repository, choice.name, approval, allowed, Patience(Until(until), timeout))
+    patience = Patience(Until(until), timeout)
+    job = _Job(repository, choice.name, approval, allowed, patience, saved.scope if saved else scope)
     _report(session, follower, job, world)
 
 
@@ -113,6 +125,7 @@ class _Job:
     approval: Approval
     allow: frozenset[str]
     patience: Patience
+    scope: Scope = WHOLE
     planned: Plan | None = None
 
 
@@ -136,7 +149,7 @@ def _report(session: Session, follower: Follower, job: _Job, world: app.World) -
 
 def _do(session: Session, job: _Job, world: app.World) -> None:
     desired = job.repository.desired
-    planned = job.planned = app.plan(world, desired, target=job.target, allow=job.allow)
+    planned = job.planned = app.plan(world, desired, target=job.target, allow=job.allow, scope=job.scope)
     if not session.json:
         show(session, planned, "text")
     if job.approval.plan_id is not None:

@@ -49,6 +49,24 @@ def _remember_json(ctx: click.Context, _param: click.Parameter, value: bool) -> 
         ctx.ensure_object(Session).json = True
 
 
+def scope(command: Command) -> Command:
+    """`--select`, `--rerun`, `--rerun-stale`."""
+    for name, metavar, text in reversed(_SCOPE):
+        command = click.option(name, metavar=metavar, multiple=True, help=text)(command)
+    return command
+
+
+_SCOPE = (
+    (
+        "--select",
+        "EXPR",
+        "Only this resource (KIND/NAME); +KIND/NAME with what it builds on, KIND/NAME+ with what builds on it.",
+    ),
+    ("--rerun", "ADDR", "Train this experiment once more, although nothing changed."),
+    ("--rerun-stale", "ADDR", "Train the experiments again that are stale because of this dataset."),
+)
+
+
 def allow(command: Command) -> Command:
     """`--allow` and `--allow-dirty`, as one set of consents."""
     return click.option(

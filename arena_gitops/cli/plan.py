@@ -14,6 +14,7 @@ from arena_gitops.cli.session import Session
 from arena_gitops.cli.stack import Repository
 from arena_gitops.cli.target import connect
 from arena_gitops.plan.model import Plan
+from arena_gitops.plan.scope import Scope
 from arena_gitops.report import json as report_json
 from arena_gitops.report import markdown as report_markdown
 from arena_gitops.report import text as report_text
@@ -23,6 +24,7 @@ from arena_gitops.report import text as report_text
 @options.target
 @options.namespace
 @options.allow
+@options.scope
 @click.option(
     "--format",
     "form",
@@ -44,6 +46,9 @@ def plan(
     target: str | None,
     namespace: str,
     allow: frozenset[str],
+    select: tuple[str, ...],
+    rerun: tuple[str, ...],
+    rerun_stale: tuple[str, ...],
     form: str,
     out: Path | None,
     detailed_exitcode: bool,
@@ -58,7 +63,8 @@ def plan(
     repository = Repository.read(namespace)
     choice = repository.choose(target)
     platform = session.using(connect(choice, os.environ, say=session.say, run_named=False))
-    planned = app.plan(app.World(platform), repository.desired, target=choice.name, allow=allow)
+    scope = Scope(select=select, rerun=rerun, rerun_stale=rerun_stale)
+    planned = app.plan(app.World(platform), repository.desired, target=choice.name, allow=allow, scope=scope)
     if out is not None:
         write_atomically(out, planned.to_json())
     show(session, planned, "json" if session.json else form)

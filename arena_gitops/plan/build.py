@@ -27,7 +27,8 @@ from arena_gitops.plan.model import (
     plan_id,
 )
 from arena_gitops.plan.phase import Phase, phase_of
-from arena_gitops.plan.upstream import settle
+from arena_gitops.plan.scope import Scope, rerun_of, selected
+from arena_gitops.plan.upstream import WHOLE, Stale, settle
 from arena_gitops.spec.digest import sha256_json
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import KnownRun, Owner, ResourceDocument
@@ -35,7 +36,9 @@ from arena_gitops.state import DesiredResource, DesiredState, ObservedState
 
 USABLE = frozenset({"queued", "validating", "running", "completed"})
 """States in which an existing run stands for the same work; stopped and failed ones are not a result."""
-HELD_NOTE = "nothing is spent on it again by itself: change what it trains, or raise its budget"
+HELD_NOTE = (
+    "nothing is spent on it again by itself: change what it trains, raise its budget, or ask with --rerun"
+)
 COUNTED = (
     Action.CREATE,
     Action.UPDATE,
@@ -52,7 +55,12 @@ COUNTED = (
 
 
 def build(
-    desired: DesiredState, observed: ObservedState, *, target: str, allow: frozenset[str] = frozenset()
+    desired: DesiredState,
+    observed: ObservedState,
+    *,
+    target: str,
+    allow: frozenset[str] = frozenset(),
+    scope: Scope = WHOLE,
 ) -> Plan:
     """Plan how to make the platform what the repository says.
 
@@ -61,11 +69,11 @@ def build(
         observed: What the stack owns on the platform.
         target: Name of the target in `arena.yaml`.
         allow: Consents given in advance: `interrupt`, `empty`.
+        scope: A part of the stack, and work to be done again.
     """
-    settled = settle(desired, observed)
-    planner = _Planner(settled.desired, observed, settled.stale, allow)
-    addresses = sorted({*settled.desired.resources, *observed.resources}, key=order)
-    everything = [planner.change(address) for address in addresses]
+    settled = settle(desired, observed, scope)
+    planner = _Planner(settled.desired, observed, settled.stale, allow, scope)
+    everything = planner.changes(selected(scope, desired, observed))
     everything = promotion.annotate(everything, settled.desired, observed)
     changes = tuple(change for change in everything if change.action is not Action.NOOP or change.message)
     costs = cost.total(changes)
@@ -86,6 +94,8 @@ def build(
         stack=owner.stack,
         namespace=owner.namespace,
         base=Base(commit=desired.provenance.commit, dirty=desired.provenance.dirty),
+        scope=scope,
+        complete=scope.whole,
         applyable=not failed and not any(change.action is Action.BLOCKED for change in changes),
         summary=_summary(everything),
         cost=costs,
@@ -128,8 +138,25 @@ class _Verdict:
 class _Planner:
     desired: DesiredState
     observed: ObservedState
-    stale: Mapping[Address, str]
+    stale: Mapping[Address, Stale]
     allow: frozenset[str]
+    scope: Scope
+
+    def changes(self, addresses: frozenset[Address]) -> list[Change]:
+        """One change per address, in the order of a plan; a part of a stack is never pruned."""
+        kept = addresses if self.scope.whole else addresses & self.desired.resources.keys()
+        found = [self.change(address) for address in sorted(kept, key=order)]
+        return found if self.scope.whole else [self._with_parents(change, kept) for change in found]
+
+    def _with_parents(self, change: Change, addresses: frozenset[Address]) -> Change:
+        """The change, unless it needs something that is not selected and not there."""
+        parents = [Address.parse(parent) for parent in change.depends_on]
+        left_out = [self.change(p) for p in parents if p.kind == TRAINED and p not in addresses]
+        block = safety.left_out(change, left_out)
+        if block is None:
+            return change
+        blocked = {"action": Action.BLOCKED, "reason": block.reason, "message": block.message, "severity": 0}
+        return change.model_copy(update={**blocked, "cost": None, "unknown": (), "notes": ()})
 
     def change(self, address: Address) -> Change:
         resource = self.desired.resources.get(address)
@@ -162,7 +189,7 @@ class _Planner:
         ):
             action, message = Action.REUSE, f"{message}; {wording.known_run(known)}"
         if action is Action.NOOP and resource.address in self.stale:
-            action, reason, message = Action.STALE, "upstream_changed", self.stale[resource.address]
+            action, reason, message = Action.STALE, "upstream_changed", self.stale[resource.address].message
         if action is Action.HELD:
             reason = f"run_{phase.value}"
         block = safety.resumable(action, document) or self._untrainable(resource, action)
@@ -214,9 +241,13 @@ class _Planner:
     def _notes(self, resource: DesiredResource, action: Action) -> tuple[str, ...]:
         if resource.address.kind == TRAINED and action is Action.HELD:
             return (HELD_NOTE,)
+        if action is Action.STALE:
+            ceiling = cost.cost_of(Action.NEW_VERSION, resource, self.observed.tiers)
+            return (wording.again(self.stale[resource.address].because, ceiling),)
+        asked = ("asked for by --rerun",) if str(resource.address) in self.scope.rerun else ()
         if resource.address.kind != TRAINED or not action.spends:
             return ()
-        notes = units.describe(resource.spec, self.observed.max_steps)
+        notes = (*asked, *units.describe(resource.spec, self.observed.max_steps))
         if action is Action.RESUME and notes:
             notes = (f"the whole run: {notes[0]}", *notes[1:])
         known = self._known(resource)
@@ -229,7 +260,7 @@ class _Planner:
     def _known(self, resource: DesiredResource) -> KnownRun | None:
         if resource.address.kind != TRAINED:
             return None
-        return self.observed.runs.get(resource.fingerprint.run)
+        return self.observed.runs.get((resource.fingerprint.run, rerun_of(resource.spec)))
 
     def _covers(self, known: KnownRun, resource: DesiredResource) -> bool:
         """Whether a known run is, or will be, at least what is asked for."""

@@ -122,6 +122,8 @@ class _Judge:
     def _cause(self, leaf: Difference, cls: FieldClass) -> Cause:
         if plain := _PLAIN.get(cls):
             return plain
+        if cls is FieldClass.RERUN:
+            return Cause.RERUN if int(leaf.new or 0) > int(leaf.old or 0) else Cause.METADATA
         if cls is FieldClass.BUDGET:
             return budget_cause(leaf, self.document, self.cap)
         if self.document.kind not in VERSIONED:

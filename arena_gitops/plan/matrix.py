@@ -30,6 +30,8 @@ class Cause(StrEnum):
     OBSERVABILITY = "observability_changed"
     DEFINITION = "definition_changed"
     """of a kind that is not trained: rule of a deployment, project settings"""
+    RERUN = "rerun"
+    """the same work is asked for once more"""
     SEMANTIC = "semantic_change"
     PARENT = "parent_changed"
     """what it builds on is trained anew"""
@@ -72,6 +74,7 @@ MATRIX: dict[Cause, dict[Phase, Outcome]] = {
     Cause.PLACEMENT: _row(       _UPDATE, _UPDATE, _UPDATE,        _RESUME, _RESUME, _UPDATE),
     Cause.OBSERVABILITY: _row(   _UPDATE, _UPDATE, _UPDATE,        _UPDATE, _UPDATE, _UPDATE),
     Cause.DEFINITION: _row(      _UPDATE, _UPDATE, _UPDATE,        _UPDATE, _UPDATE, _UPDATE),
+    Cause.RERUN: _row(           _NEW,    _NEW,    _INTERRUPT_NEW, _NEW,    _NEW,    _NEW),
     Cause.SEMANTIC: _row(        _NEW,    _NEW,    _INTERRUPT_NEW, _NEW,    _NEW,    _NEW),
     Cause.PARENT: _row(          _NEW,    _NEW,    _INTERRUPT_NEW, _NEW,    _NEW,    _NEW),
     Cause.REMOVED: _row(         _RETIRE, _RETIRE, _INTERRUPT_RETIRE, _RETIRE, _RETIRE, _RETIRE),

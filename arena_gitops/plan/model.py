@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 from pydantic import AliasChoices, Field, JsonValue
 
 from arena_gitops.plan.diff import Op
+from arena_gitops.plan.scope import Scope
 from arena_gitops.spec.digest import canonical_json, sha256_json
 from arena_gitops.spec.lifecycle import FieldClass
 from arena_gitops.spec.resource import KINDS, Address, Frozen
@@ -224,6 +225,9 @@ class Plan(Frozen):
     stack: str
     namespace: str
     base: Base = Base()
+    scope: Scope = Scope()
+    complete: bool = True
+    """false where only a part of the stack was looked at; such a plan removes nothing"""
     applyable: bool
     summary: dict[str, int]
     cost: PlanCost = PlanCost()

@@ -77,6 +77,22 @@ def trainable(resource: DesiredResource, observed: ObservedState) -> Block | Non
     return None
 
 
+def left_out(change: Change, parents: Sequence[Change]) -> Block | None:
+    """With a part of the stack: nothing is started on what is itself about to be made."""
+    if not change.action.acts:
+        return None
+    missing = {Action.CREATE} if change.at.kind == "deployment" else {Action.CREATE, Action.NEW_VERSION}
+    for parent in parents:
+        if parent.action in missing:
+            why = "does not exist yet" if parent.action is Action.CREATE else "is to be trained anew"
+            return Block(
+                "parent_not_selected",
+                f"{parent.address}, which it builds on, {why} and is not selected; "
+                f"--select +{change.address} takes it along",
+            )
+    return None
+
+
 def resumable(action: Action, document: ResourceDocument) -> Block | None:
     """A run that failed before its first checkpoint has nothing to resume from."""
     run = document.run

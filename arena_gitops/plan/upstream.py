@@ -14,12 +14,14 @@ from typing import Any
 
 from arena_gitops.plan.classify import TRAINED, spec_at, unchanged
 from arena_gitops.plan.diff import diff
+from arena_gitops.plan.scope import Scope, at_rerun, rerun_of, with_reruns
 from arena_gitops.spec.digest import Fingerprint
 from arena_gitops.spec.lifecycle import FieldClass, field_class
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import ResourceDocument
 from arena_gitops.state import DesiredResource, DesiredState, ObservedState
 
+WHOLE = Scope()
 ON_CHANGE: Mapping[str, str] = MappingProxyType(
     {"dataset": "stale", "reward": "new_version", "environment": "new_version"}
 )
@@ -27,30 +29,47 @@ ON_CHANGE: Mapping[str, str] = MappingProxyType(
 
 
 @dataclass(frozen=True, slots=True)
+class Stale:
+    """An experiment that is held back: the reason, and the inputs that moved on."""
+
+    message: str
+    because: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Settled:
     """The desired state apply works on, and the experiments that were held back with the reason."""
 
     desired: DesiredState
-    stale: Mapping[Address, str] = field(default_factory=lambda: MappingProxyType({}))
+    stale: Mapping[Address, Stale] = field(default_factory=lambda: MappingProxyType({}))
 
 
-def settle(desired: DesiredState, observed: ObservedState) -> Settled:
-    """Hold back experiments whose only difference in training is new content of an input."""
+def settle(desired: DesiredState, observed: ObservedState, scope: Scope = WHOLE) -> Settled:
+    """Hold back experiments whose only difference in training is new content of an input.
+
+    What `scope` asks to be trained again is not held back. `rerun` only ever rises while the work is the same:
+    taking the line out of the file, or having asked on the command line, starts nothing.
+    """
+    desired = with_reruns(scope, desired, observed)
     resources = dict(desired.resources)
-    stale: dict[Address, str] = {}
+    stale: dict[Address, Stale] = {}
     for address, resource in desired.resources.items():
         document = observed.resources.get(address)
         if address.kind != TRAINED or document is None or unchanged(resource, document):
             continue
-        if slots := _only_upstream(resource, document):
+        if slots := _only_upstream(resource, document, frozenset(scope.rerun_stale)):
             resources[address] = _kept(resource, document, slots)
             shown = [slot for slot in slots if _policy(resource, slot) == "stale"]
             if shown:
-                stale[address] = _message(resource, document, shown)
+                stale[address] = _stale(resource, document, shown)
+        if resources[address].fingerprint.run == document.fingerprint.run:
+            resources[address] = at_rerun(resources[address], rerun_of(document.spec))
     return Settled(replace(desired, resources=resources), stale)
 
 
-def _only_upstream(resource: DesiredResource, document: ResourceDocument) -> tuple[str, ...]:
+def _only_upstream(
+    resource: DesiredResource, document: ResourceDocument, again: frozenset[str]
+) -> tuple[str, ...]:
     """Inputs with new content, if they explain everything that would be trained differently."""
     slots: set[str] = set()
     for difference in diff(document.spec, resource.spec):
@@ -58,6 +77,8 @@ def _only_upstream(resource: DesiredResource, document: ResourceDocument) -> tup
             continue
         slot = _slot(difference.path)
         if slot is None or _policy(resource, slot) == "new_version" or not _same(resource, document, slot):
+            return ()
+        if spec_at(resource.spec, f"inputs.{slot}.address") in again:
             return ()
         slots.add(slot)
     return tuple(sorted(slots))
@@ -94,6 +115,7 @@ def _kept(resource: DesiredResource, document: ResourceDocument, slots: tuple[st
     )
 
 
-def _message(resource: DesiredResource, document: ResourceDocument, slots: list[str]) -> str:
-    names = ", ".join(str(spec_at(resource.spec, f"inputs.{slot}.address")) for slot in slots)
-    return f"v{document.version} was trained on earlier content of {names}; not trained again by default"
+def _stale(resource: DesiredResource, document: ResourceDocument, slots: list[str]) -> Stale:
+    inputs = tuple(str(spec_at(resource.spec, f"inputs.{slot}.address")) for slot in slots)
+    trained = f"v{document.version} was trained on earlier content of {', '.join(inputs)}"
+    return Stale(f"{trained}; not trained again by default", inputs)

@@ -6,7 +6,7 @@ from typing import Any
 
 from arena_gitops.plan.classify import TRAINED, Finding, spec_at
 from arena_gitops.plan.matrix import Cause
-from arena_gitops.plan.model import Action, FieldChange
+from arena_gitops.plan.model import Action, Cost, FieldChange
 from arena_gitops.spec.job import RunState, RunStatus
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import KnownRun, ResourceDocument
@@ -22,6 +22,8 @@ def reason(finding: Finding, document: ResourceDocument, action: Action) -> str:
     match finding.cause:
         case Cause.NONE:
             return progress(run) if run is not None else ""
+        case Cause.RERUN:
+            return "the same work is trained once more"
         case Cause.PARENT:
             return "what it builds on is trained anew"
         case Cause.BUDGET_RAISED | Cause.BUDGET_SATISFIED | Cause.BUDGET_RECORDED if run and _steps(deciding):
@@ -41,6 +43,17 @@ def _consequence(cause: Cause, kind: str, deciding: list[FieldChange], run: RunS
         return "changes what is served"
     later = ", from its next start on" if run is not None and not run.state.ended and cause in _LATER else ""
     return f"is {deciding[0].cls.value}{later}" if deciding else ""
+
+
+def again(inputs: tuple[str, ...], ceiling: Cost | None) -> str:
+    """How a stale experiment is trained again, and what that can cost."""
+    flags = " ".join(f"--rerun-stale {address}" for address in inputs)
+    price = (
+        "at a cost that is not known"
+        if ceiling is None or ceiling.max is None
+        else f"for up to {ceiling.max:,.10g} credits"
+    )
+    return f"train it again {price}: {flags}"
 
 
 def held(run: RunStatus) -> str:

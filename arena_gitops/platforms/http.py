@@ -230,7 +230,7 @@ def _observed(document: StateDocument) -> ObservedState:
         etag=document.etag,
         resources=MappingProxyType({Address(r.kind, r.name): r for r in document.resources}),
         foreign=MappingProxyType({Address.parse(address): stack for address, stack in foreign.items()}),
-        runs=MappingProxyType({run.fingerprint: run for run in document.runs}),
+        runs=MappingProxyType({(run.fingerprint, run.rerun): run for run in document.runs}),
         tiers=MappingProxyType({tier.id: tier for tier in document.tiers}),
         algorithms=document.algorithms,
         max_steps=document.max_steps,

@@ -93,14 +93,14 @@ class Ledger:
             if namespace == owner.namespace and record.owner != owner
         }
 
-    def reusable(self) -> dict[str, KnownRun]:
-        """Run fingerprint → a run whose result can be shared."""
-        found: dict[str, KnownRun] = {}
+    def reusable(self) -> dict[tuple[str, int], KnownRun]:
+        """Run fingerprint and rerun → a run whose result can be shared."""
+        found: dict[tuple[str, int], KnownRun] = {}
         for run in self.runs.values():
             status = run.status
-            better = status.state is RunState.COMPLETED or status.fingerprint not in found
-            if status.state in USABLE and run.rerun == 0 and better:
-                found[status.fingerprint] = _known(run)
+            key = status.fingerprint, run.rerun
+            if status.state in USABLE and (status.state is RunState.COMPLETED or key not in found):
+                found[key] = _known(run)
         return found
 
     def put(self, address: Address, body: PutResource) -> ResourceDocument:
@@ -180,13 +180,13 @@ class Ledger:
     def _revived(self, versions: list[Version], index: int) -> Version:
         """A version that returns: with its own run, unless others have made a better one since."""
         version = versions[index]
-        known = self.reusable().get(version.identity)
+        known = self.reusable().get((version.identity, version.rerun))
         if known is not None and self.runs[str(version.run_id)].status.state not in USABLE:
             versions[index] = replace(version, run_id=known.run_id)
         return versions[index]
 
     def _run_for(self, address: Address, body: PutResource, version: int) -> str:
-        known = self.reusable().get(body.fingerprint.run) if body.rerun == 0 else None
+        known = self.reusable().get((body.fingerprint.run, body.rerun))
         if known is not None:
             return known.run_id
         run_id = f"r_{len(self.runs) + 1:04d}"
@@ -285,6 +285,7 @@ def _known(run: Run) -> KnownRun:
         state=status.state.value,
         fitness=status.best.fitness if status.best else None,
         max_steps=status.max_steps,
+        rerun=run.rerun,
     )
 
 

@@ -75,15 +75,18 @@ def plan_lines(plan: Plan) -> Iterator[Line]:
     if not plan.applyable:
         yield (Piece("This plan is blocked: nothing of it will be applied.", "red"),)
     yield (Piece(words.summary_line(plan), "bold"),)
+    if not plan.complete:
+        yield (Piece("A part of the stack: the rest was not looked at, and nothing is removed.", "dim"),)
     if plan.has_changes:
         yield (Piece(f"Plan id: {plan.plan_id}", "dim"),)
 
 
 def _heading(plan: Plan) -> Line:
     place = f"stack {plan.stack}" + ("" if plan.namespace == "main" else f", namespace {plan.namespace}")
+    part = f", only {' '.join(plan.scope.select)}" if plan.scope.select else ""
     commit = f" at {plan.base.commit[:12]}" if plan.base.commit else ""
     dirty = " with uncommitted changes" if plan.base.dirty else ""
-    return Piece(f"Plan for {plan.target}", "bold"), Piece(f" ({place}{commit}{dirty})", "dim")
+    return Piece(f"Plan for {plan.target}", "bold"), Piece(f" ({place}{commit}{dirty}{part})", "dim")
 
 
 def _changes(changes: list[Change]) -> Iterator[Line]:

@@ -28,6 +28,8 @@ class FieldClass(StrEnum):
     """where the work runs"""
     OBSERVABILITY = "observability"
     """what is recorded and when"""
+    RERUN = "rerun"
+    """raised: the same thing is trained once more"""
     SEMANTIC = "semantic"
     """what would be trained or served: a new version"""
     RECORDED = "recorded"
@@ -81,7 +83,7 @@ _BY_KIND: dict[str, tuple[tuple[str, FieldClass], ...]] = {
         ("budget", FieldClass.BUDGET),
         ("retry", FieldClass.METADATA),
         ("on_upstream_change", FieldClass.METADATA),
-        ("rerun", FieldClass.METADATA),
+        ("rerun", FieldClass.RERUN),
     ),
     "deployment": (
         ("tier", FieldClass.PLACEMENT),

@@ -109,6 +109,8 @@ class KnownRun(Frozen):
     state: str
     fitness: float | None = None
     max_steps: int = 0
+    rerun: int = 0
+    """which training of the same fingerprint this is; equal work has both in common"""
 
 
 class StateDocument(Frozen):

@@ -164,12 +164,22 @@ def test_there_is_no_unknown_run(platform):
         list(platform.run_events("r_none"))
 
 
+def test_a_raised_rerun_is_another_run_of_the_same_work(platform, stack, unique):
+    first = put_experiment(platform, usual(stack, unique))
+    raised = body(stack.experiment(set=unique, rerun=1), EXPERIMENT).model_copy(update={"rerun": 1})
+    again = platform.put(EXPERIMENT, raised, etag=first.etag, idempotency_key=f"rerun of {stack.name}")
+    assert again.run.run_id != first.run.run_id
+    assert (again.version, again.run.fingerprint) == (2, first.run.fingerprint)
+    known = platform.observe(stack.owner).runs
+    assert known[first.run.fingerprint, 1].run_id == again.run.run_id
+
+
 def test_equal_work_is_one_run(platform, stack, unique):
     first = put_experiment(platform, usual(stack, unique))
     stack.experiment("words-again", set=unique)
     again = put(platform, stack, Address("experiment", "words-again"))
     assert again.run.run_id == first.run.run_id
-    known = platform.observe(stack.owner).runs[first.run.fingerprint]
+    known = platform.observe(stack.owner).runs[first.run.fingerprint, 0]
     assert (known.run_id, known.experiment, known.version) == (first.run.run_id, "words-grpo", 1)
 
 

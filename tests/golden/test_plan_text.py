@@ -8,6 +8,8 @@ from stacks import ROWS, Stack, small
 
 from arena_gitops.app import Consent, World, apply, plan
 from arena_gitops.errors import Diagnostic, Severity, Span
+from arena_gitops.plan.scope import Scope
+from arena_gitops.plan.upstream import WHOLE
 from arena_gitops.platforms.memory import MemoryPlatform
 from arena_gitops.platforms.scripted import RunScript
 from arena_gitops.report import markdown, text
@@ -23,12 +25,12 @@ def world(runs=None, **kwargs):
     return World(MemoryPlatform(runs=runs, tiers=[MEDIUM], **kwargs))
 
 
-def planned(before, after, runs=None, allow=frozenset(), **kwargs):
+def planned(before, after, runs=None, allow=frozenset(), scope=WHOLE, **kwargs):
     """The plan of `after` where `before` has been applied."""
     here = world(runs, **kwargs)
     for stack in before:
         apply(here, plan(here, stack.state(), target="prod"), stack.state(), Consent.APPROVED)
-    return plan(here, after.state(), target="prod", allow=allow)
+    return plan(here, after.state(), target="prod", allow=allow, scope=scope)
 
 
 def new_data():
@@ -74,6 +76,18 @@ SITUATIONS = {
     "interrupt": lambda: planned(
         [small(**PAID)], small(set={"training.pop_size": 4}, **PAID), RunScript.stays_running(step=320)
     ),
+    "rerun": lambda: planned(
+        [small(rerun=0, **PAID)],
+        small(rerun=1, **PAID),
+        RunScript.fails("ValueError: no number in the answer", step=64),
+    ),
+    "rerun_stale": lambda: planned([small(**PAID)], new_data(), scope=Scope(rerun_stale=("dataset/words",))),
+    "select": lambda: planned(
+        [small(rerun=0, **PAID)],
+        small(rerun=0, set={"algorithm.lr": 3e-5}, **PAID),
+        scope=Scope(select=("experiment/words-grpo",), rerun=("experiment/words-grpo",)),
+    ),
+    "select_without_parent": lambda: planned([], small(**PAID), scope=Scope(select=("deployment/words",))),
     "failed_is_held": lambda: planned(
         [small(**PAID)], small(**PAID), RunScript.fails("ValueError: no number in the answer", step=64)
     ),

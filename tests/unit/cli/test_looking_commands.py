@@ -58,3 +58,18 @@ def test_fmt_writes_and_is_then_content(repo, capsys):
     assert run(["fmt"]) == 0
     assert (repo / "datasets/sums.yaml").read_text().endswith("  question: question\n  answer: answer\n")
     assert run(["fmt", "--check"]) == 0
+
+
+def test_a_part_can_be_planned_and_what_names_nothing_is_a_usage_error(repo, capsys):
+    assert run(["plan", "--select", "dataset/sums"]) == 0
+    assert ", only dataset/sums)" in capsys.readouterr().out
+    assert run(["plan", "--select", "dataset/nums"]) == 64
+    assert (
+        "--select: there is no 'dataset/nums' here; did you mean 'dataset/sums'?" in capsys.readouterr().err
+    )
+
+
+def test_a_plan_file_says_itself_what_it_is_about(repo, capsys):
+    assert run(["plan", "--select", "dataset/sums", "-o", "part.json"]) == 0
+    assert run(["apply", "part.json", "--select", "dataset/sums"]) == 64
+    assert "says itself what it is about" in capsys.readouterr().err

@@ -24,6 +24,7 @@ CAUSES = {
     "time lowered": {"budget": {"max_runtime_s": 60.0}},
     "placement": {"tier": "other"},
     "observability": {"set": {"training.checkpoint_steps": 7}},
+    "rerun": {"rerun": 1},
     "semantic": {"set": {"algorithm.lr": 3e-5}},
 }
 EXPECTED = {
@@ -36,6 +37,7 @@ EXPECTED = {
     "time lowered":  ["update",      "update",      "update",      "update",      "update"],
     "placement":     ["update",      "update",      "resume",      "resume",      "update"],
     "observability": ["update",      "update",      "update",      "update",      "update"],
+    "rerun":         ["new_version", "new_version", "new_version", "new_version", "new_version"],
     "semantic":      ["new_version", "new_version", "new_version", "new_version", "new_version"],
 }  # fmt: skip
 CELLS = [
@@ -59,7 +61,8 @@ def test_a_cell_of_the_matrix(scene, cause, state, action):
         "-" if change is None or (change.action is Action.NOOP and not change.fields) else change.action.value
     )
     assert found == action
-    assert (change is not None and change.interrupts) == (cause == "semantic" and state == "running")
+    stops = cause in {"semantic", "rerun"} and state == "running"
+    assert (change is not None and change.interrupts) == stops
 
 
 def test_every_cause_has_every_column():

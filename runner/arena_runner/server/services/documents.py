@@ -147,6 +147,7 @@ def _known_runs(session: Session) -> tuple[KnownRun, ...]:
             state=observed.state,
             fitness=best,
             max_steps=run.max_steps,
+            rerun=run.rerun,
         )
         for run, observed, best in session.execute(query)
     )

@@ -1,0 +1,106 @@
+"""What a plan was asked to be about, beside the repository: a part of the stack, and work to be done again.
+
+It is written into the plan, so that applying a plan file means the same thing as planning did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from arena_gitops.errors import UsageError
+from arena_gitops.spec.problems import suggestion
+from arena_gitops.spec.resource import Address, Frozen
+from arena_gitops.state import DesiredResource, DesiredState, ObservedState
+
+TRAINED = "experiment"
+
+
+class Scope(Frozen):
+    """`--select`, `--rerun` and `--rerun-stale`; empty: the whole stack, as the repository says."""
+
+    select: tuple[str, ...] = ()
+    """`experiment/foo`; `+experiment/foo` with what it builds on, `experiment/foo+` with what builds on it"""
+    rerun: tuple[str, ...] = ()
+    """experiments to train once more"""
+    rerun_stale: tuple[str, ...] = ()
+    """datasets, environments and rewards whose stale experiments are trained again"""
+
+    @property
+    def whole(self) -> bool:
+        """Whether every resource is looked at."""
+        return not self.select
+
+
+def selected(scope: Scope, desired: DesiredState, observed: ObservedState) -> frozenset[Address]:
+    """The addresses a plan is about.
+
+    Raises:
+        UsageError: an expression names nothing.
+    """
+    everything = frozenset({*desired.resources, *observed.resources})
+    if scope.whole:
+        return everything
+    parents = {address: frozenset(found.depends_on) for address, found in desired.resources.items()}
+    children: dict[Address, set[Address]] = {}
+    for address, above in parents.items():
+        for parent in above:
+            children.setdefault(parent, set()).add(address)
+    chosen: set[Address] = set()
+    for expression in scope.select:
+        start = {_known(expression.removeprefix("+").removesuffix("+"), "--select", everything)}
+        chosen |= start
+        if expression.startswith("+"):
+            chosen |= _reached(start, parents)
+        if expression.endswith("+"):
+            chosen |= _reached(start, children)
+    return frozenset(chosen)
+
+
+def with_reruns(scope: Scope, desired: DesiredState, observed: ObservedState) -> DesiredState:
+    """The desired state with `rerun` raised where that was asked for.
+
+    Raises:
+        UsageError: an address is no experiment of the repository.
+    """
+    resources = dict(desired.resources)
+    experiments = [address for address in resources if address.kind == TRAINED]
+    for text in scope.rerun:
+        address = _known(text, "--rerun", experiments)
+        document = observed.resources.get(address)
+        if document is not None:  # what does not exist is trained anyway
+            resources[address] = at_rerun(resources[address], rerun_of(document.spec) + 1)
+    for text in scope.rerun_stale:
+        _known(text, "--rerun-stale", [address for address in resources if address.kind != TRAINED])
+    return replace(desired, resources=resources)
+
+
+def rerun_of(spec: Mapping[str, object]) -> int:
+    """Which training of the same thing a stored spec asks for."""
+    value = spec.get("rerun")
+    return value if isinstance(value, int) else 0
+
+
+def at_rerun(resource: DesiredResource, least: int) -> DesiredResource:
+    """The same resource, with at least this `rerun`."""
+    if rerun_of(resource.spec) >= least:
+        return resource
+    return replace(resource, spec={**resource.spec, "rerun": least})
+
+
+def _known(text: str, option: str, addresses: Iterable[Address]) -> Address:
+    known = {str(address): address for address in addresses}
+    if text not in known:
+        raise UsageError(f"{option}: there is no {text!r} here; {suggestion(text, known)}".rstrip("; "))
+    return known[text]
+
+
+def _reached(start: set[Address], edges: Mapping[Address, Iterable[Address]]) -> set[Address]:
+    seen: set[Address] = set()
+    todo = list(start)
+    while todo:
+        for address in edges.get(todo.pop(), ()):
+            if address not in seen:
+                seen.add(address)
+                todo.append(address)
+    return seen
