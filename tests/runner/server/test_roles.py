@@ -32,6 +32,37 @@ ROUTES = [
     ("GET", "/v1/models/chat", {Role.INFERENCE, Role.EDITOR, Role.ADMIN}),
     ("POST", "/v1/completions", {Role.INFERENCE, Role.EDITOR, Role.ADMIN}),
     ("POST", "/v1/chat/completions", {Role.INFERENCE, Role.EDITOR, Role.ADMIN}),
+    *(
+        ("GET", path, {Role.VIEWER, Role.EDITOR, Role.ADMIN})
+        for path in (
+            "/api/users/current",
+            "/api/users/credits",
+            "/api/cli/v1/resources/list",
+            "/api/cli/v1/models",
+            "/api/cli/v1/projects",
+            "/api/cli/v1/datasets",
+            "/api/cli/v1/datasets/exists?name=d",
+            "/api/cli/v1/experiments/list",
+            "/api/cli/v1/experiments/jobs/checkpoints?experiment_name=e",
+            "/api/cli/v1/experiments/metrics?experiment_name=e",
+            "/api/cli/v1/inference/deployments/list",
+            "/api/cli/v1/inference/deployments/one?name=d",
+        )
+    ),
+    ("POST", "/api/cli/v1/models/info", {Role.VIEWER, Role.EDITOR, Role.ADMIN}),
+    *(
+        (method, path, {Role.EDITOR, Role.ADMIN})
+        for method, path in (
+            ("POST", "/api/cli/v1/projects/create"),
+            ("DELETE", "/api/cli/v1/projects/delete"),
+            ("POST", "/api/cli/v1/datasets/create"),
+            ("DELETE", "/api/cli/v1/datasets/delete"),
+            ("POST", "/api/cli/v1/experiments/jobs/submit"),
+            ("POST", "/api/cli/v1/experiments/jobs/stop"),
+            ("POST", "/api/cli/v1/experiments/jobs/resume"),
+            ("POST", "/api/cli/v1/inference/deploy"),
+        )
+    ),
 ]
 OPEN = {"/healthz", "/readyz", "/openapi.json", "/docs", "/docs/oauth2-redirect"}
 

@@ -19,7 +19,9 @@ from arena_runner.server.refusals import RefusedError
 from arena_runner.server.world import World
 
 BODY_LIMIT = 64 * 2**20
-"""Of everything but blobs, which have a limit of their own."""
+"""Of everything but files that are streamed to disk, which have a limit of their own."""
+
+STREAMED = ("/api/v1/blobs/", "/api/cli/v1/datasets/create")
 
 REQUEST_ID = "X-Request-ID"
 CODES = {
@@ -104,14 +106,14 @@ async def _number_and_guard(
 
 
 class BodyLimit:
-    """Refuses bodies over `BODY_LIMIT`, declared or streamed, except those of blobs."""
+    """Refuses bodies over `BODY_LIMIT`, declared or streamed, except those of files."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Count what comes in."""
-        if scope["type"] != "http" or scope["path"].startswith("/api/v1/blobs/"):
+        if scope["type"] != "http" or scope["path"].startswith(STREAMED):
             await self.app(scope, receive, send)
             return
         if int(dict(scope["headers"]).get(b"content-length", b"0")) > BODY_LIMIT:

@@ -16,7 +16,7 @@ from arena_gitops.spec.wire import Owner, PutResource, ResourceDocument, StateDo
 from arena_runner.server.api.door import TheWorld, caller, etag_header
 from arena_runner.server.auth import Caller, Role
 from arena_runner.server.refusals import RefusedError
-from arena_runner.server.services import documents, resources, runs
+from arena_runner.server.services import documents, imperative, resources, runs
 from arena_runner.server.store.tables import EventRow
 from arena_runner.server.world import World
 
@@ -73,6 +73,7 @@ def put_resource(
     request: Request, world: TheWorld, kind: str, name: str, body: PutResource
 ) -> ResourceDocument:
     """Make a resource so. Headers: `If-Match` (absent: it must not exist yet), `Idempotency-Key`."""
+    imperative.check_stack(body.owner)
     key = request.headers.get("idempotency-key")
     put = resources.Put(_address(kind, name), body, etag_header(request, "if-match"), key)
     return resources.put(world, put)
@@ -84,6 +85,7 @@ def delete_resource(
 ) -> Response:
     """Retire a resource; its data stays."""
     owner = Owner(stack=query.stack, namespace=query.namespace)
+    imperative.check_stack(owner)
     resources.retire(world, _address(kind, name), owner, etag_header(request, "if-match"))
     return Response(status_code=204)
 

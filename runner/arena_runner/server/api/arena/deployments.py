@@ -1,0 +1,88 @@
+"""Deployments: an experiment served under its own name."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Query, Request
+
+from arena_gitops.spec.wire import DeploymentStatus
+from arena_runner.server.api.arena.door import Editor, Sent, Text, Viewer
+from arena_runner.server.api.arena.door import router as new_router
+from arena_runner.server.api.door import TheWorld
+from arena_runner.server.refusals import not_found
+from arena_runner.server.services import directory, imperative
+from arena_runner.server.services.directory import Listed
+
+router = new_router("/api/cli/v1/inference")
+
+
+class Deploy(Sent):
+    """What to serve. The client's `memoryScope` is not read: this server keeps no memory beyond sessions."""
+
+    experiment_name: str
+    checkpoint: Text = None
+
+
+class Which(Sent):
+    """Which deployments; the client writes these names in camel case."""
+
+    name: Text = None
+    experimentName: Text = None  # noqa: N815 - the client's name
+    projectName: Text = None  # noqa: N815 - the client's name
+
+    def fits(self, one: Listed, project: str | None) -> bool:
+        """Whether a deployment is among them."""
+        asked = (self.name, self.experimentName, self.projectName)
+        has = (one.document.name, one.spec["experiment"], project)
+        return all(not text or imperative.slug(text) == value for text, value in zip(asked, has, strict=True))
+
+
+@router.post("/deploy")
+def deploy(request: Request, world: TheWorld, _caller: Editor, body: Deploy) -> dict[str, Any]:
+    """Serve an experiment, once its run has ended; deploying again follows the new choice."""
+    made = directory.deploy(world, body.experiment_name, body.checkpoint)
+    with world.store.read() as session:
+        row = imperative.get(session, "deployment", made.name)
+    return _row(request, Listed(imperative.shown(row), made), None)
+
+
+@router.get("/deployments/list")
+def listed(
+    request: Request, world: TheWorld, _caller: Viewer, which: Annotated[Which, Query()]
+) -> list[dict[str, Any]]:
+    """Every deployment that fits."""
+    with world.store.read() as session:
+        found = directory.listed(session, world, "deployment")
+        projects = {one.name: one.spec.get("project") for one in imperative.living(session, "experiment")}
+    rows = [(one, projects.get(one.spec["experiment"])) for one in found]
+    return [_row(request, one, project) for one, project in rows if which.fits(one, project)]
+
+
+@router.get("/deployments/one")
+def one(
+    request: Request, world: TheWorld, caller: Viewer, which: Annotated[Which, Query()]
+) -> dict[str, Any]:
+    """One deployment, with the address of its inference routes once it serves."""
+    found = listed(request, world, caller, which)
+    if not found:
+        raise not_found(f"deployment {which.name or which.experimentName!r}")
+    return found[0]
+
+
+def _row(request: Request, one: Listed, project: str | None) -> dict[str, Any]:
+    status = one.document.deployment or DeploymentStatus(state="pending")
+    row = {
+        "name": one.name,
+        "experiment_name": one.spec["experiment"],
+        "project_name": project,
+        "checkpoint": one.spec["checkpoint"],
+        "status": status.state,
+        "message": status.message,
+        "revision": status.revision,
+        "serves": status.checkpoint,
+        "managed_by": one.document.owner.stack,
+    }
+    if status.revision:  # on the address by which the caller has reached us
+        row["url"] = f"{str(request.base_url).rstrip('/')}/i/{one.document.name}"
+    return row

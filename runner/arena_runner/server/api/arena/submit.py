@@ -1,0 +1,145 @@
+"""Submission: JSON, or multipart with a reward file; the answer is a stream of lines that ends in a verdict."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from fastapi import Request
+from fastapi.responses import StreamingResponse
+from pydantic import BeforeValidator, Field, JsonValue, ValidationError
+from starlette.datastructures import UploadFile
+
+from arena_gitops.spec.wire import CheckResult, ResourceDocument
+from arena_runner.server.api.arena.door import Editor, Sent, Text, plain
+from arena_runner.server.api.arena.door import router as new_router
+from arena_runner.server.api.door import TheWorld
+from arena_runner.server.refusals import RefusedError
+from arena_runner.server.services import imperative
+from arena_runner.server.services.submission import Remark, RewardFile, Submission, submit
+from arena_runner.server.world import World
+
+NDJSON = "application/x-ndjson"
+REWARD_LIMIT = 1 << 20
+FORM_FIELD_LIMIT = 4 << 20
+"""Of one text field, a manifest among them."""
+
+log = logging.getLogger(__name__)
+router = new_router()
+
+Resource = Annotated[
+    str | None, BeforeValidator(lambda value: str(value) if value not in {None, ""} else None)
+]
+"""A tier: the client also takes numbers for it."""
+
+
+class Job(Sent):
+    """The fields of a submission, whichever way they came."""
+
+    manifest: dict[str, JsonValue]
+    resource_id: Resource = None
+    num_nodes: Annotated[int, BeforeValidator(lambda value: value or 1), Field(ge=1)] = 1
+    project: Text = None
+    experiment_name: Text = None
+    completion: str | None = None
+
+
+@router.post("/experiments/jobs/submit")
+async def submit_job(request: Request, world: TheWorld, _caller: Editor) -> StreamingResponse:
+    """Check an experiment and start it."""
+    if request.headers.get("content-type", "").startswith("multipart/"):
+        fields, reward = await _form(request)
+    else:
+        fields, reward = _json(await request.body(), "the body"), None
+    job = _job(fields)
+    wanted = Submission(
+        manifest=job.manifest,
+        tier=job.resource_id,
+        num_nodes=job.num_nodes,
+        project=job.project,
+        name=job.experiment_name,
+        reward=reward,
+        completion=job.completion,
+    )
+    return StreamingResponse(_lines(world, wanted), media_type=NDJSON)
+
+
+async def _form(request: Request) -> tuple[Any, RewardFile | None]:
+    async with request.form(max_part_size=FORM_FIELD_LIMIT) as form:
+        fields: dict[str, Any] = {k: v for k, v in form.multi_items() if isinstance(v, str)}
+        fields["manifest"] = _json(fields.get("manifest", "").encode(), "the field manifest")
+        file = form.get("reward_file")
+        if not isinstance(file, UploadFile):
+            return fields, None
+        source = await file.read(REWARD_LIMIT + 1)
+        if len(source) > REWARD_LIMIT:
+            raise RefusedError(413, "too-large", f"a reward file may have {REWARD_LIMIT} bytes")
+        return fields, RewardFile(file.filename or "reward.py", source)
+
+
+def _json(text: bytes, what: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as problem:
+        raise RefusedError(422, "bad-request", f"{what} is not JSON: {problem}") from problem
+
+
+def _job(fields: Any) -> Job:
+    try:
+        return Job.model_validate(fields)
+    except ValidationError as problem:
+        lines = [f"{'.'.join(str(p) for p in e['loc'])}: {e['msg']}" for e in problem.errors()]
+        raise RefusedError(422, "bad-request", "; ".join(lines)) from problem
+
+
+def _lines(world: World, wanted: Submission) -> Iterator[bytes]:
+    """The stream; its last line says `completed` or `failed`, whatever happens."""
+    try:
+        for step in submit(world, wanted):
+            yield _line(**_said(step))
+    except RefusedError as problem:
+        yield _line(message=problem.message, status="failed", detail={"error_code": problem.code})
+    except Exception:
+        number = uuid.uuid4().hex
+        log.exception("submission %s failed", number)
+        message = f"the server failed on this submission; its log has the reason under {number}"
+        yield _line(message=message, status="failed", detail={"error_code": "internal"})
+
+
+def _said(step: Remark | CheckResult | ResourceDocument) -> dict[str, Any]:
+    match step:
+        case Remark(message, warning):
+            more: dict[str, Any] = {} if warning else {"level": "secondary-info"}
+            return {"kind": "warning" if warning else "status", "message": message, **more}
+        case CheckResult():
+            return _verdict(step)
+        case ResourceDocument():
+            return _started(step)
+
+
+def _verdict(result: CheckResult) -> dict[str, Any]:
+    verdict: dict[str, Any] = {"success": result.status != "fail", "warnings": []}
+    if result.status == "warn":
+        verdict["warnings"] = [plain(result.message)]
+    elif result.status == "fail":
+        verdict["error"] = plain(result.message)
+    check = plain(f"{result.address} {result.name}")
+    return {"kind": "check", "message": result.message, "detail": {"check": check, "result": verdict}}
+
+
+def _started(document: ResourceDocument) -> dict[str, Any]:
+    labels = document.spec["labels"]
+    name = labels.get(imperative.SHOWN, document.name) if isinstance(labels, dict) else document.name
+    detail: dict[str, Any] = {"experiment_name": name, "version": document.version}
+    if run := document.run:
+        detail |= {"id": run.run_id, "run_id": run.run_id, "status": run.state, "max_steps": run.max_steps}
+    message = f"Submitted {name} v{document.version} as run {detail.get('id')}: {detail.get('status')}"
+    return {"message": message, "status": "completed", "detail": detail}
+
+
+def _line(*, message: str, kind: str = "status", status: str = "running", **more: Any) -> bytes:
+    line = {"kind": kind, "stage": "submit", "status": status, "message": plain(message), **more}
+    return json.dumps(line).encode() + b"\n"
