@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from arena_gitops.apply.journal import Journal
 from arena_gitops.apply.wait import Clock, Patience
 from arena_gitops.apply.wait import wait as wait_for
 from arena_gitops.errors import BlockedError, StaleError, UnexpectedChangesError
+from arena_gitops.plan import offline
 from arena_gitops.plan.build import build
 from arena_gitops.plan.model import Action, CheckStatus, Plan
 from arena_gitops.plan.safety import ALLOW_INTERRUPT
@@ -85,6 +86,16 @@ def plan(
     """Look at the platform and plan. Changes nothing."""
     observed = world.platform.observe(desired.owner)
     return build(desired, observed, target=target, allow=allow, scope=scope)
+
+
+def plan_offline(
+    desired: DesiredState, base: DesiredState | None, *, target: str, against: str, scope: Scope = WHOLE
+) -> Plan:
+    """Plan against another commit instead of a platform: what its owner would be asked to do."""
+    if base is not None:
+        desired = replace(desired, policy=base.policy)  # whoever proposes a change does not set its limits
+    planned = build(desired, offline.assumed(base), target=target, scope=scope)
+    return planned.model_copy(update={"mode": "offline", "against": against})
 
 
 def apply(

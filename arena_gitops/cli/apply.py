@@ -177,11 +177,14 @@ def _consent(approval: Approval) -> app.Consent:
 
 def _read_plan(file: Path) -> Plan:
     try:
-        return Plan.from_json(file.read_bytes())
+        saved = Plan.from_json(file.read_bytes())
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
         raise UsageError(f"{file} is no plan of this version ({place}: {first['msg']})") from error
+    if saved.mode != "online":
+        raise UsageError(f"{file} was planned offline, without the platform; plan again to apply")
+    return saved
 
 
 def _document(planned: Plan, follower: Follower, problem: ArenaError | None) -> dict[str, Any]:

@@ -12,9 +12,11 @@ from arena_gitops import app
 from arena_gitops.cli import options
 from arena_gitops.cli.session import Session
 from arena_gitops.cli.stack import Repository
-from arena_gitops.cli.target import connect
+from arena_gitops.cli.target import LOCAL, connect
+from arena_gitops.errors import UsageError
 from arena_gitops.plan.model import Plan
 from arena_gitops.plan.scope import Scope
+from arena_gitops.repo.load import load_at
 from arena_gitops.report import json as report_json
 from arena_gitops.report import markdown as report_markdown
 from arena_gitops.report import text as report_text
@@ -37,6 +39,8 @@ from arena_gitops.report import text as report_text
 @click.option(
     "-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the plan here too, as JSON."
 )
+@click.option("--offline", is_flag=True, help="Ask no platform; compare with --against.")
+@click.option("--against", metavar="git:REF", help="With --offline: the commit to compare with.")
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 when there are changes.")
 @click.option("--expect-no-changes", is_flag=True, help="Exit with 8 when there are changes.")
 @click.pass_context
@@ -51,6 +55,8 @@ def plan(
     rerun_stale: tuple[str, ...],
     form: str,
     out: Path | None,
+    offline: bool,
+    against: str | None,
     detailed_exitcode: bool,
     expect_no_changes: bool,
 ) -> None:
@@ -61,16 +67,36 @@ def plan(
     session = ctx.ensure_object(Session)
     session.json = session.json or form == "json"
     repository = Repository.read(namespace)
-    choice = repository.choose(target)
-    platform = session.using(connect(choice, os.environ, say=session.say, run_named=False))
     scope = Scope(select=select, rerun=rerun, rerun_stale=rerun_stale)
-    planned = app.plan(app.World(platform), repository.desired, target=choice.name, allow=allow, scope=scope)
+    if offline or against is not None:
+        planned = _offline(repository, target, _ref(against, offline=offline), scope)
+    else:
+        choice = repository.choose(target)
+        platform = session.using(connect(choice, os.environ, say=session.say, run_named=False))
+        planned = app.plan(
+            app.World(platform), repository.desired, target=choice.name, allow=allow, scope=scope
+        )
     if out is not None:
         write_atomically(out, planned.to_json())
     show(session, planned, "json" if session.json else form)
     if expect_no_changes:
         app.require_no_changes(planned)
     ctx.exit(app.exit_code(planned, detailed=detailed_exitcode))
+
+
+def _ref(against: str | None, *, offline: bool) -> str:
+    """The commit an offline plan is compared with."""
+    scheme, _, ref = (against or "").partition(":")
+    if not offline or scheme != "git" or not ref or ref.startswith("-"):
+        raise UsageError("expected both: --offline --against git:REF (for example git:origin/main)")
+    return ref
+
+
+def _offline(repository: Repository, target: str | None, ref: str, scope: Scope) -> Plan:
+    desired = repository.desired
+    base = load_at(repository.root, ref, namespace=desired.owner.namespace)
+    name = target or desired.default_target or LOCAL
+    return app.plan_offline(desired, base, target=name, against=f"git:{ref}", scope=scope)
 
 
 def show(session: Session, planned: Plan, form: str) -> None:

@@ -218,7 +218,10 @@ class Plan(Frozen):
     format_version: Literal["1.0"] = FORMAT_VERSION
     kind: Literal["arena.plan"] = "arena.plan"
     plan_id: str
-    mode: Literal["online"] = "online"
+    mode: Literal["online", "offline"] = "online"
+    """offline: compared with another commit, no platform was asked; such a plan cannot be applied"""
+    against: str | None = None
+    """what an offline plan is compared with: `git:REF`"""
     target: str
     platform: str
     lineage: str = ""

@@ -35,6 +35,11 @@ def phase_of(document: ResourceDocument | None) -> Phase:
     return Phase.IDLE if document.run is None else phase_of_run(document.run)
 
 
+def numbered(document: ResourceDocument) -> str:
+    """The version a resource stands at, in words; an offline plan does not know its number."""
+    return f"v{document.version}" if document.version else "the version before"
+
+
 def phase_of_run(run: RunStatus) -> Phase:
     """The column of a run."""
     match run.state:

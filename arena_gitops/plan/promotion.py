@@ -11,7 +11,7 @@ from typing import Any
 
 from arena_gitops.plan.classify import TRAINED
 from arena_gitops.plan.model import Action, Change
-from arena_gitops.plan.phase import Phase, phase_of
+from arena_gitops.plan.phase import Phase, numbered, phase_of
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import ResourceDocument
 from arena_gitops.state import DesiredState, ObservedState
@@ -50,7 +50,7 @@ def _note(spec: Mapping[str, Any], awaited: str | None, experiment: ResourceDocu
     if awaited:
         return f"promote {checkpoint} when {awaited} ends{gate}"
     if experiment is not None and phase_of(experiment) is Phase.COMPLETED:
-        return f"promote {checkpoint} of v{experiment.version}{gate}"
+        return f"promote {checkpoint} of {numbered(experiment)}{gate}"
     return ""
 
 
@@ -60,7 +60,7 @@ def _awaited(followed: Change | None, document: ResourceDocument | None) -> str 
         return "the new version" if document else "v1"
     going_on = followed is not None and followed.action is Action.RESUME
     if document is not None and (going_on or phase_of(document).in_flight):
-        return f"v{document.version}"
+        return numbered(document)
     return None
 
 

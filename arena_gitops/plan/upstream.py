@@ -14,6 +14,7 @@ from typing import Any
 
 from arena_gitops.plan.classify import TRAINED, spec_at, unchanged
 from arena_gitops.plan.diff import diff
+from arena_gitops.plan.phase import numbered
 from arena_gitops.plan.scope import Scope, at_rerun, rerun_of, with_reruns
 from arena_gitops.spec.digest import Fingerprint
 from arena_gitops.spec.lifecycle import FieldClass, field_class
@@ -117,5 +118,5 @@ def _kept(resource: DesiredResource, document: ResourceDocument, slots: tuple[st
 
 def _stale(resource: DesiredResource, document: ResourceDocument, slots: list[str]) -> Stale:
     inputs = tuple(str(spec_at(resource.spec, f"inputs.{slot}.address")) for slot in slots)
-    trained = f"v{document.version} was trained on earlier content of {', '.join(inputs)}"
+    trained = f"{numbered(document)} was trained on earlier content of {', '.join(inputs)}"
     return Stale(f"{trained}; not trained again by default", inputs)

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from arena_gitops.errors import Diagnostic, RepoError
@@ -23,6 +24,10 @@ ROOT_FILE = "arena.yaml"
 _QUIET = ("--no-optional-locks", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
 _OTHER_REPOSITORY = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_OBJECT_DIRECTORY"}
 """Variables git sets inside hooks; the repository meant here is the one around the folder."""
+
+_SYMLINK = 0o120000
+_UNSAFE = frozenset({"..", ".git", "/"})
+"""Parts of a path that git itself refuses to check out."""
 
 _CONVERTERS = ("filter", "ident", "working-tree-encoding")
 """Attributes that make the stored bytes differ from those on disk (line endings aside)."""
@@ -65,6 +70,19 @@ class Checkout:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Snapshot(Checkout):
+    """The tree of a commit, written out into a folder: what is on disk are the stored bytes themselves."""
+
+    def stored_bytes(self, path: str) -> bytes:
+        """The bytes of a file."""
+        return (self.root / path).read_bytes()
+
+    def converters(self, paths: Iterable[str]) -> dict[str, str]:
+        """None: nothing is converted any more."""
+        return {}
+
+
 def find_root(cwd: Path) -> Path:
     """The nearest folder, `cwd` or above it, that holds `arena.yaml`."""
     here = cwd.resolve()
@@ -97,20 +115,52 @@ def checkout(root: Path) -> Checkout:
 
 def tree_at(root: Path, ref: str) -> dict[str, bytes]:
     """Every file below `root` as commit `ref` has it; raises RepoError when there is no such commit."""
+    _, blobs = _blobs_at(root, ref)
+    return {path: blob.data_stream.read() for path, blob in blobs.items()}
+
+
+def snapshot(root: Path, ref: str, folder: Path) -> Snapshot:
+    """Write every file below `root`, as commit `ref` has it, into an empty folder; raises as `tree_at` does.
+
+    Nothing is checked out: no hook and no filter runs, the index and the working tree stay as they are.
+    """
+    commit, blobs = _blobs_at(root, ref)
+    folder = folder.resolve()
+    links: dict[Path, str] = {}
+    for path, blob in blobs.items():
+        place = folder / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if blob.mode == _SYMLINK:
+            links[place] = blob.data_stream.read().decode(errors="surrogateescape")
+            continue
+        with place.open("wb") as file:
+            blob.stream_data(file)
+    for place, target in links.items():  # last, so that nothing is written through one; reading checks them
+        place.symlink_to(target)
+    files = {path: str(blob.hexsha) for path, blob in blobs.items()}
+    return Snapshot(folder, files, frozenset(), commit, _remote(root))
+
+
+def _blobs_at(root: Path, ref: str) -> tuple[str, dict[str, Any]]:
+    """The id of a commit, and path below `root` → git object."""
     import git  # 100 ms, and only a comparison with another commit needs it
 
     repo = git.Repo(root, search_parent_directories=True)
     prefix = root.resolve().relative_to(Path(repo.working_dir).resolve()).as_posix()
     try:
-        tree = repo.commit(ref).tree
-        below = tree if prefix == "." else tree / prefix
+        commit = repo.commit(ref)
+        below = commit.tree if prefix == "." else commit.tree / prefix
     except (git.BadName, git.exc.GitError, KeyError, ValueError) as error:
         hint = "In CI, check out with fetch-depth: 0."
         raise RepoError(
             [Diagnostic(f"no commit {ref!r} that holds this folder", "no-such-commit", hint=hint)]
         ) from error
     start = 0 if prefix == "." else len(prefix) + 1
-    return {blob.path[start:]: blob.data_stream.read() for blob in below.traverse() if blob.type == "blob"}
+    blobs = {str(blob.path)[start:]: blob for blob in below.traverse() if blob.type == "blob"}
+    if unsafe := [path for path in blobs if not _UNSAFE.isdisjoint(Path(path).parts)]:
+        message = f"commit {ref!r} holds a path that no checkout would write: {unsafe[0]!r}"
+        raise RepoError([Diagnostic(message, "unsafe-path")])
+    return commit.hexsha, blobs
 
 
 def without_credentials(url: str) -> str:

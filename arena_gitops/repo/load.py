@@ -7,15 +7,16 @@ repository.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 from arena_gitops.errors import Diagnostic, RepoError, Severity, Span
 from arena_gitops.repo import documents
 from arena_gitops.repo.catalog import Catalog
 from arena_gitops.repo.files import Files
-from arena_gitops.repo.git import ROOT_FILE, checkout
+from arena_gitops.repo.git import ROOT_FILE, Checkout, checkout, snapshot
 from arena_gitops.repo.resolve import resolve
 from arena_gitops.spec.stack import Stack
 from arena_gitops.spec.wire import Owner, Provenance
@@ -53,7 +54,30 @@ def load(root: Path, *, namespace: str = "main") -> DesiredState:
     Raises:
         RepoError: with every problem found, sorted by place.
     """
-    catalog = Catalog(Files(checkout(root)))
+    return _load(checkout(root), namespace)
+
+
+def load_at(root: Path, ref: str, *, namespace: str = "main") -> DesiredState | None:
+    """The repository in `root` as commit `ref` had it; None where there was no `arena.yaml` yet.
+
+    Its files are not kept: what is returned can be compared, not applied.
+
+    Raises:
+        RepoError: there is no such commit, or it holds problems, each named with the commit.
+    """
+    with TemporaryDirectory(prefix="arena-at-") as folder:
+        before = snapshot(root, ref, Path(folder))
+        if ROOT_FILE not in before.files:
+            return None
+        try:
+            return _load(before, namespace)
+        except RepoError as error:
+            problems = [replace(found, message=f"at {ref}: {found.message}") for found in error.diagnostics]
+            raise RepoError(problems) from error
+
+
+def _load(files: Checkout, namespace: str) -> DesiredState:
+    catalog = Catalog(Files(files))
     documents.read_all(catalog)
     resources = resolve(catalog)
     documents.report_orphans(catalog)

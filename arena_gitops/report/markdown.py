@@ -18,7 +18,8 @@ def render(plan: Plan) -> str:
 
 
 def _parts(plan: Plan) -> Iterator[str]:
-    yield f"### Plan for {escaped(plan.target)}"
+    against = f", offline against {escaped(plan.against)}" if plan.against else ""
+    yield f"### Plan for {escaped(plan.target)}{against}"
     yield ""
     yield f"**{words.summary_line(plan)}**"
     yield ""
@@ -31,7 +32,7 @@ def _parts(plan: Plan) -> Iterator[str]:
     yield from _warnings(plan)
     if changes:
         yield from _details(plan)
-    yield f"<sub>plan `{plan.plan_id}`</sub>"
+    yield f"<sub>{text.OFFLINE if plan.mode == 'offline' else f'plan `{plan.plan_id}`'}</sub>"
 
 
 def _row(change: Change) -> str:

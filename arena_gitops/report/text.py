@@ -28,6 +28,10 @@ _COLOURS: dict[Action, str] = {
     Action.NOOP: "dim",
 }
 
+OFFLINE = (
+    "No platform was asked: every run is taken as completed; prices, reusable results and what was changed by hand "
+    "are not known."
+)
 INDENT = " " * 6
 
 
@@ -70,14 +74,19 @@ def plan_lines(plan: Plan) -> Iterator[Line]:
     yield from _remarks(plan)
     if not plan.has_changes:
         told = any(change.action is not Action.NOOP or change.fields for change in plan.changes)
-        settled = "No changes to make." if told else "No changes: the platform is as the repository says."
+        same = (
+            f"{plan.against} declares the same" if plan.against else "the platform is as the repository says"
+        )
+        settled = "No changes to make." if told else f"No changes: {same}."
         yield (Piece(settled, "green"),)
     if not plan.applyable:
         yield (Piece("This plan is blocked: nothing of it will be applied.", "red"),)
     yield (Piece(words.summary_line(plan), "bold"),)
     if not plan.complete:
         yield (Piece("A part of the stack: the rest was not looked at, and nothing is removed.", "dim"),)
-    if plan.has_changes:
+    if plan.mode == "offline":
+        yield (Piece(OFFLINE, "dim"),)
+    elif plan.has_changes:
         yield (Piece(f"Plan id: {plan.plan_id}", "dim"),)
 
 
@@ -86,7 +95,8 @@ def _heading(plan: Plan) -> Line:
     part = f", only {' '.join(plan.scope.select)}" if plan.scope.select else ""
     commit = f" at {plan.base.commit[:12]}" if plan.base.commit else ""
     dirty = " with uncommitted changes" if plan.base.dirty else ""
-    return Piece(f"Plan for {plan.target}", "bold"), Piece(f" ({place}{commit}{dirty}{part})", "dim")
+    offline = f", offline against {plan.against}" if plan.against else ""
+    return Piece(f"Plan for {plan.target}{offline}", "bold"), Piece(f" ({place}{commit}{dirty}{part})", "dim")
 
 
 def _changes(changes: list[Change]) -> Iterator[Line]:

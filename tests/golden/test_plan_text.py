@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from stacks import ROWS, Stack, small
 
-from arena_gitops.app import Consent, World, apply, plan
+from arena_gitops.app import Consent, World, apply, plan, plan_offline
 from arena_gitops.errors import Diagnostic, Severity, Span
 from arena_gitops.plan.scope import Scope
 from arena_gitops.plan.upstream import WHOLE
@@ -88,6 +88,15 @@ SITUATIONS = {
         scope=Scope(select=("experiment/words-grpo",), rerun=("experiment/words-grpo",)),
     ),
     "select_without_parent": lambda: planned([], small(**PAID), scope=Scope(select=("deployment/words",))),
+    "offline": lambda: plan_offline(
+        small(set={"algorithm.lr": 3e-5}, **PAID).state(),
+        small(**PAID).state(),
+        target="prod",
+        against="git:origin/main",
+    ),
+    "offline_unchanged": lambda: plan_offline(
+        small().state(), small().state(), target="prod", against="git:origin/main"
+    ),
     "failed_is_held": lambda: planned(
         [small(**PAID)], small(**PAID), RunScript.fails("ValueError: no number in the answer", step=64)
     ),
@@ -129,6 +138,10 @@ def test_a_plan_reads_as_it_did(name):
 def test_a_pull_request_comment_reads_as_it_did():
     plan_ = planned([small(**PAID)], small(set={"algorithm.lr": 3e-5}, description="a | b @all <b>", **PAID))
     check(PLANS / "comment.md", markdown.render(plan_))
+
+
+def test_a_comment_of_an_offline_plan_reads_as_it_did():
+    check(PLANS / "comment_offline.md", markdown.render(SITUATIONS["offline"]()))
 
 
 def check(path, found):

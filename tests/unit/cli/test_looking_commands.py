@@ -73,3 +73,37 @@ def test_a_plan_file_says_itself_what_it_is_about(repo, capsys):
     assert run(["plan", "--select", "dataset/sums", "-o", "part.json"]) == 0
     assert run(["apply", "part.json", "--select", "dataset/sums"]) == 64
     assert "says itself what it is about" in capsys.readouterr().err
+
+
+def commit(repo):
+    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run(["git", "add", "."], cwd=repo, check=True)
+    subprocess.run(["git", *identity, "commit", "-qm", "x"], cwd=repo, check=True)
+
+
+def test_an_offline_plan_needs_no_server_and_no_token(repo, capsys, monkeypatch):
+    commit(repo)
+    monkeypatch.setenv("CI", "true")
+    monkeypatch.setenv("ARENA_BASE_URL", "http://127.0.0.1:9")
+    (repo / "datasets/sums.csv").write_text("question,answer\n1+1?,2\n2+2?,4\n")
+    assert run(["plan", "--offline", "--against", "git:HEAD", "--detailed-exitcode", "-o", "plan.json"]) == 2
+    out = capsys.readouterr().out
+    assert out.startswith("Plan for local, offline against git:HEAD (stack team")
+    assert "± dataset/sums  new version" in out
+    monkeypatch.delenv("ARENA_BASE_URL")
+    assert run(["apply", "plan.json"]) == 64
+    assert "was planned offline" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "args", [["--offline"], ["--against", "git:HEAD"], ["--offline", "--against", "HEAD"]]
+)
+def test_an_offline_plan_says_against_what(repo, args, capsys):
+    assert run(["plan", *args]) == 64
+    assert "--offline --against git:REF" in capsys.readouterr().err
+
+
+def test_an_unknown_commit_is_invalid_data_not_an_empty_plan(repo, capsys):
+    commit(repo)
+    assert run(["plan", "--offline", "--against", "git:origin/main"]) == 65
+    assert "fetch-depth: 0" in capsys.readouterr().err

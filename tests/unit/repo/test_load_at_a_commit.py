@@ -1,0 +1,71 @@
+"""A repository as another commit had it, without touching the working tree."""
+
+import pytest
+
+from arena_gitops.errors import RepoError
+from arena_gitops.repo.load import load_at
+from arena_gitops.spec.resource import Address
+
+EXPERIMENT = Address("experiment", "sums-grpo")
+
+
+def test_the_same_commit_gives_the_same_fingerprints(repo):
+    repo.commit()
+    now, then = repo.load(), load_at(repo.root, "HEAD")
+    assert {a: r.fingerprint for a, r in then.resources.items()} == {
+        a: r.fingerprint for a, r in now.resources.items()
+    }
+    assert {a: r.spec for a, r in then.resources.items()} == {a: r.spec for a, r in now.resources.items()}
+
+
+def test_line_endings_and_links_of_the_working_tree_do_not_count(repo):
+    repo.write(".gitattributes", "*.csv text eol=crlf\n")
+    (repo.root / "datasets/data/again.csv").symlink_to("sums.csv")
+    repo.edit("datasets/sums.yaml", "data/sums.csv", "data/again.csv")
+    repo.commit()
+    repo.write("datasets/data/sums.csv", b"question,answer\r\n1+1?,#### 2\r\n")
+    before, now = load_at(repo.root, "HEAD").resources, repo.load().resources
+    assert before[Address("dataset", "sums")].fingerprint == now[Address("dataset", "sums")].fingerprint
+
+
+def test_an_earlier_commit_gives_what_was_written_then(repo):
+    repo.commit()
+    repo.edit("manifests/grpo.yaml", "lr: 1e-5", "lr: 2e-5")
+    repo.commit()
+    lr = [
+        load_at(repo.root, ref).resources[EXPERIMENT].spec["manifest"]["algorithm"]["lr"]
+        for ref in ("HEAD~1", "HEAD")
+    ]
+    assert lr == [1e-5, 2e-5]
+
+
+def test_nothing_is_checked_out_and_no_hook_runs(repo):
+    repo.commit()
+    hook = repo.root / ".git/hooks/post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\ntouch hook-ran\n")
+    hook.chmod(0o755)
+    repo.edit("manifests/grpo.yaml", "lr: 1e-5", "lr: 2e-5")
+    before = repo.git("status", "--porcelain")
+    load_at(repo.root, "HEAD")
+    assert repo.git("status", "--porcelain") == before
+    assert not (repo.root / "hook-ran").exists()
+
+
+def test_a_commit_before_the_first_stack_is_nothing(repo):
+    repo.remove("arena.yaml")
+    repo.commit()
+    assert load_at(repo.root, "HEAD") is None
+
+
+def test_a_commit_that_is_not_there_says_what_to_do_in_ci(repo):
+    repo.commit()
+    with pytest.raises(RepoError, match="fetch-depth: 0"):
+        load_at(repo.root, "origin/main")
+
+
+def test_problems_of_the_other_commit_are_named_as_such(repo):
+    repo.edit("experiments/sums-grpo.yaml", "reward: exact", "reward: exactly")
+    repo.commit()
+    with pytest.raises(RepoError, match="at HEAD: "):
+        load_at(repo.root, "HEAD")
