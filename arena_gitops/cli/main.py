@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "runs": ("arena_gitops.cli.runs:runs", "Show, follow and stop runs."),
     "agent": ("arena_gitops.cli.agent:agent", "List and use what is deployed."),
     "server": ("arena_gitops.cli.server:server", "Start, stop and inspect the local server."),
+    "ci": ("arena_gitops.cli.ci.group:ci", "Plan, comment and apply in a GitHub workflow."),
     "schema": ("arena_gitops.cli.schema:schema", "Print the JSON Schema of a kind."),
     "completion": ("arena_gitops.cli.completion:completion", "Print a shell's completion script."),
 }

@@ -81,9 +81,14 @@ def lines(annotations: Iterable[Annotation]) -> list[str]:
     return shown
 
 
-def locked(text: str, token: str) -> str:
-    """Foreign text that the runner prints and does not obey."""
-    return f"::stop-commands::{token}\n{text.rstrip()}\n::{token}::\n"
+def stop(token: str) -> str:
+    """From here on the runner prints and does not obey."""
+    return f"::stop-commands::{token}"
+
+
+def resume(token: str) -> str:
+    """From here on it obeys again."""
+    return f"::{token}::"
 
 
 def _of_change(change: Change) -> Annotation | None:

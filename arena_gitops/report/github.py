@@ -7,13 +7,14 @@ summary line, what is destroyed, interrupted or blocked, the costs and the plan'
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from arena_gitops.errors import Diagnostic
 from arena_gitops.plan.model import Action, Change, CheckOutcome, CheckStatus, Plan
 from arena_gitops.report import words
-from arena_gitops.report.marker import Marker, State, fitting, signatures
+from arena_gitops.report.marker import Marker, fitting, signatures
 from arena_gitops.report.untrusted import clipped, escaped, fenced, plain
 
 COMMENT_BYTES = 60_000
@@ -22,8 +23,11 @@ LONGEST_MESSAGE = 400
 """Characters of one message; the plan document has all of them."""
 ALARM_BYTES = 20_000
 """Room for what must not be overlooked; a plan that undeploys thousands names as many as fit."""
+UNVERIFIED = "> [!NOTE]\n> Made by the job of a fork, which can say what it likes. Read the change itself; this approves nothing."
 NOTE_BYTES = 80
 """Kept free per section for the line that says how much is missing."""
+
+_URL = re.compile(r"https?://[A-Za-z0-9.:/_-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,6 @@ class Place:
     head: str = ""
     base: str = ""
     run_url: str = ""
-    state: State = "open"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +72,16 @@ class _Section:
         return replace(self, items=kept, missing=self.missing + len(self.items) - len(kept))
 
 
-def comment(plan: Plan, place: Place, *, budget: int = COMMENT_BYTES) -> str:
-    """The body of the comment, marker first."""
-    marker = Marker(
-        target=place.target,
-        root=place.root,
-        plan_id=plan.plan_id,
-        head=place.head,
-        base=place.base,
-        state=place.state,
-        changes=fitting(signatures(plan)),
-    )
-    room = budget - len(marker.render().encode()) - 8
+def comment(plan: Plan, place: Place, *, approves: bool = True, budget: int = COMMENT_BYTES) -> str:
+    """The body of the comment, marker first. One that a stranger's job asked for approves nothing."""
+    marker = _marker(place)
+    if approves:
+        known = {"plan_id": plan.plan_id, "changes": fitting(signatures(plan))}
+        marker = marker.model_copy(update=known)
+    warning = "" if approves else f"{UNVERIFIED}\n\n"
+    room = budget - len(marker.render().encode()) - len(warning.encode()) - 8
     body, truncated = _fitted(plan, place, room)
-    return f"{marker.model_copy(update={'truncated': truncated}).render()}\n{body}"
+    return f"{marker.model_copy(update={'truncated': truncated}).render()}\n{warning}{body}"
 
 
 def summary(plan: Plan, place: Place, *, budget: int = SUMMARY_BYTES) -> str:
@@ -90,16 +89,22 @@ def summary(plan: Plan, place: Place, *, budget: int = SUMMARY_BYTES) -> str:
     return _fitted(plan, place, budget)[0]
 
 
-def refused(problems: Sequence[Diagnostic], place: Place, *, budget: int = COMMENT_BYTES) -> str:
-    """The comment of a repository that cannot be planned; it takes the place of an older plan."""
-    marker = Marker(target=place.target, root=place.root, plan_id=None, head=place.head, base=place.base)
-    return f"{marker.render()}\n{problems_summary(problems, place, budget=budget - 2_000)}"
+def refused(problems: Sequence[Diagnostic], place: Place, *, note: str = "") -> str:
+    """The comment when there is no plan; it takes the place of an older one, which nobody shall apply."""
+    return f"{_marker(place).render()}\n{unplanned(problems, place, note=note, budget=COMMENT_BYTES - 4_000)}"
 
 
-def problems_summary(problems: Sequence[Diagnostic], place: Place, *, budget: int = SUMMARY_BYTES) -> str:
-    """Every problem with its place."""
-    count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
-    head = f"### ❌ No plan for {escaped(place.target)}\n\n**{count} in the repository.** {_where(place)}\n\n"
+def unplanned(
+    problems: Sequence[Diagnostic], place: Place, *, note: str = "", budget: int = SUMMARY_BYTES
+) -> str:
+    """Why there is no plan: every problem with its place, or a note."""
+    sign = "❌" if problems else "⏸️"
+    head = f"### {sign} No plan for {escaped(place.target)}\n\n"
+    if note:
+        head += f"{_message(note)} "
+    if problems:
+        head += f"**{len(problems)} problem{'' if len(problems) == 1 else 's'} in the repository.** "
+    head += f"{_where(place)}\n\n"
     lines = [
         line
         for problem in problems
@@ -108,6 +113,20 @@ def problems_summary(problems: Sequence[Diagnostic], place: Place, *, budget: in
     section = _Section(0, lines, fence=True)
     excess = len(head.encode()) + section.size + NOTE_BYTES - budget
     return head + (section.without(excess) if excess > 0 else section).render()
+
+
+def applied(body: str, run_url: str) -> str:
+    """The comment of a plan, once it has been made so."""
+    marker = Marker.find(body)
+    if marker is None or marker.state == "applied":
+        return body
+    rest = body.replace("\r\n", "\n").partition("\n")[2].rstrip()
+    done = marker.model_copy(update={"state": "applied"})
+    return f"{done.render()}\n{rest}\n\n**Applied.** {_where(Place('', run_url=run_url))}\n"
+
+
+def _marker(place: Place) -> Marker:
+    return Marker(target=place.target, root=place.root, plan_id=None, head=place.head, base=place.base)
 
 
 def _fitted(plan: Plan, place: Place, budget: int) -> tuple[str, bool]:
@@ -129,8 +148,6 @@ def _head(plan: Plan, place: Place) -> Iterator[str]:
     sign = "❌" if not plan.applyable else ("📋" if plan.has_changes else "✅")
     yield f"### {sign} Plan for {escaped(place.target)}" + (f", {escaped(place.root)}" if place.root else "")
     yield ""
-    if place.state == "applied":
-        yield f"**Applied.** {_where(place)}\n"
     yield f"**{words.summary_line(plan)}**"
     yield ""
     if not plan.has_changes:
@@ -231,7 +248,7 @@ def _foot(plan: Plan, place: Place) -> str:
 
 
 def _where(place: Place) -> str:
-    return f"[job summary]({place.run_url})" if place.run_url else "see the job summary"
+    return f"[job summary]({place.run_url})" if _URL.fullmatch(place.run_url) else "See the job summary."
 
 
 def _message(raw: str) -> str:
@@ -258,6 +275,7 @@ def differences(approved: Marker, plan: Plan) -> Iterable[str]:
 def mismatch(approved: Marker, plan: Plan, place: Place, *, budget: int = COMMENT_BYTES) -> str:
     """The comment after a merge whose approved plan is no longer what would happen."""
     head = [
+        mismatch_key(place),
         f"### ⚠️ Not applied to {escaped(place.target)}: the plan needs to be approved again",
         "",
         f"Approved was `{plain(approved.plan_id or 'nothing')}`, now it is `{plain(plan.plan_id)}`.",
@@ -265,12 +283,15 @@ def mismatch(approved: Marker, plan: Plan, place: Place, *, budget: int = COMMEN
         "",
         *_alarms(plan),
     ]
-    foot = (
-        f"To approve what is planned now, run the apply workflow by hand with this plan id. {_where(place)}\n"
-    )
+    foot = f"To approve what is planned now, run the apply workflow by hand with this plan's id. {_where(place)}\n"
     section = _Section(
         0, [clipped(line, LONGEST_MESSAGE) for line in differences(approved, plan)], fence=True
     )
     excess = sum(len(line.encode()) + 1 for line in head) + len(foot) + section.size + NOTE_BYTES - budget
     shown = section.without(excess) if excess > 0 else section
     return "\n".join(head) + f"\n{shown.render()}\n{foot}"
+
+
+def mismatch_key(place: Place) -> str:
+    """The first line of such a comment: one per stack and target."""
+    return _marker(Place(place.target, place.root)).render().replace("arena:plan", "arena:mismatch", 1)

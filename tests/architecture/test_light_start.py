@@ -63,6 +63,7 @@ def test_help_and_version_load_nothing_but_click(flag):
         ("agent", "--help"),
         ("server", "status"),
         ("schema", "experiment"),
+        ("ci", "plan", "--help"),
         ("completion", "bash"),
     ],
     ids=" ".join,

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given, settings
@@ -245,6 +246,24 @@ def test_a_broken_repository_takes_the_place_of_its_plan():
     assert Marker.find(body).plan_id is None
 
 
+def test_a_strangers_document_approves_nothing_and_links_nowhere():
+    place = replace(PLACE, run_url="https://evil.example) [x](https://evil.example")
+    body = github.comment(plan_of(change()), place, approves=False)
+    assert Marker.find(body).plan_id is None
+    assert Marker.find(body).changes is None
+    assert "approves nothing" in body
+    assert "evil" not in body
+
+
+def test_an_applied_plan_says_so_once():
+    body = github.comment(plan_of(change()), PLACE)
+    done = github.applied(body, PLACE.run_url)
+    assert Marker.find(done).state == "applied"
+    assert done.count("**Applied.**") == 1
+    assert github.applied(done, PLACE.run_url) == done
+    assert github.applied("hello", PLACE.run_url) == "hello"
+
+
 def test_a_mismatch_says_what_is_not_as_it_was_approved():
     approved = plan_of(change("experiment/a"), change("experiment/b"), change("experiment/c"))
     now = plan_of(change("experiment/b"), change("experiment/c", Action.NEW_VERSION), change("experiment/d"))
@@ -296,10 +315,6 @@ def test_a_plan_is_annotated_where_it_was_written():
     assert lines[2].startswith(
         "::notice file=experiments/words.yaml,line=7,col=3,title=trains::experiment/words"
     )
-
-
-def test_foreign_text_is_printed_where_no_command_is_obeyed():
-    assert commands.locked("::error::x\n", "t0ken") == "::stop-commands::t0ken\n::error::x\n::t0ken::\n"
 
 
 def test_the_marker_is_json_for_others_too():

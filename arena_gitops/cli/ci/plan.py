@@ -1,0 +1,134 @@
+"""`arena ci plan`: plan, and show it in the job's page, beside the code and in the pull request."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from arena_gitops import app
+from arena_gitops.cli import options
+from arena_gitops.cli.ci.actions import Actions
+from arena_gitops.cli.ci.finding import Finding, problem
+from arena_gitops.cli.ci.sticky import write
+from arena_gitops.cli.plan import write_atomically
+from arena_gitops.cli.session import Session
+from arena_gitops.cli.stack import Repository
+from arena_gitops.cli.target import connect
+from arena_gitops.errors import AuthError, RepoError
+from arena_gitops.plan.model import Plan
+from arena_gitops.repo.git import find_root
+from arena_gitops.report import text as report_text
+
+
+@click.command()
+@options.target
+@options.namespace
+@options.allow
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write what was found here too, for `arena ci comment --from`.",
+)
+@click.option("--no-comment", is_flag=True, help="Leave the pull request alone.")
+@click.pass_context
+def plan(
+    ctx: click.Context,
+    *,
+    target: str | None,
+    namespace: str,
+    allow: frozenset[str],
+    out: Path | None,
+    no_comment: bool,
+) -> None:
+    """Plan, and show it in the pull request.
+
+    Sets the outputs plan_id, applyable and changes. A pull request of a fork, which has no access to the
+    server, is validated instead. Exit codes: 0 planned, 3 blocked, 65 invalid repository.
+    """
+    session = ctx.ensure_object(Session)
+    actions = session.using(Actions.read(os.environ))
+    root = find_root(Path.cwd())
+    finding = _find(session, actions, root, target=target, namespace=namespace, allow=allow)
+    if out is not None:
+        write_atomically(out, finding.model_dump_json(by_alias=True).encode() + b"\n")
+    _tell(actions, finding)
+    pull = actions.pull
+    if pull is not None and not pull.fork and actions.token and not no_comment:
+        write(session, actions, pull.number, finding.place, finding.comment())
+    if finding.problems:
+        ctx.exit(RepoError.exit_code)
+    ctx.exit(app.exit_code(finding.plan, detailed=False) if finding.plan else 0)
+
+
+def prefix(root: Path) -> str:
+    """Of the stack within its git repository: empty for the top."""
+    for folder in (root, *root.parents):
+        if (folder / ".git").exists():
+            found = root.relative_to(folder).as_posix()
+            return "" if found == "." else found
+    return ""
+
+
+def place_of(actions: Actions, root: Path, target: str) -> Finding:
+    """An empty finding: where we are."""
+    pull = actions.pull
+    return Finding(
+        target=target,
+        root=prefix(root),
+        head=pull.head if pull else actions.sha,
+        base=pull.base if pull else "",
+        run_url=actions.run_url,
+    )
+
+
+def _find(
+    session: Session,
+    actions: Actions,
+    root: Path,
+    *,
+    target: str | None,
+    namespace: str,
+    allow: frozenset[str],
+) -> Finding:
+    named = target or os.environ.get("ARENA_BASE_URL") or "default"
+    try:
+        repository = Repository.read(namespace)
+    except RepoError as error:
+        problems = tuple(problem(diagnostic) for diagnostic in error.diagnostics)
+        return place_of(actions, root, named).model_copy(update={"problems": problems})
+    choice = repository.choose(target)
+    found = place_of(actions, root, choice.name)
+    try:
+        platform = session.using(connect(choice, os.environ, say=session.say, run_named=False))
+        made: Plan = app.plan(app.World(platform), repository.desired, target=choice.name, allow=allow)
+    except AuthError:
+        if actions.pull is None or not actions.pull.fork:
+            raise
+        count = len(repository.desired.resources)
+        note = (
+            f"The repository is valid ({count} resources). What it would change is not known here: a pull "
+            "request from a fork has no access to the server, so a plan is made once it is in the merge "
+            "queue, or when a maintainer pushes the branch to this repository."
+        )
+        return found.model_copy(update={"note": note})
+    return found.model_copy(update={"plan": made})
+
+
+def _tell(actions: Actions, finding: Finding) -> None:
+    made = finding.plan
+    if made is not None:
+        click.echo(report_text.render(made), nl=False)
+    for diagnostic in finding.diagnostics():
+        click.echo(str(diagnostic))
+    if finding.note:
+        click.echo(finding.note)
+    actions.annotate(finding.annotations())
+    actions.summarise(finding.summary())
+    actions.output(
+        plan_id=made.plan_id if made else "",
+        applyable=str(bool(made and made.applyable)).lower(),
+        changes=str(bool(made and made.has_changes)).lower(),
+    )
