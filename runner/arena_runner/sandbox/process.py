@@ -110,18 +110,24 @@ class Process:
         self.output = Output(output_read, limits.output_bytes)
 
     def load(self) -> Frame:
-        """Wait until the user's module is imported; the `ready` or `error` frame."""
+        """Wait until the user's module is imported; the `ready` or `error` frame.
+
+        The process that stays outside says who the inner one is, and on a busy machine it may say so last:
+        nothing is answered before that, or its frame would be taken for an answer of the first call.
+        """
         deadline = time.monotonic() + self._limits.import_timeout_s
-        while True:
+        result: Frame | None = None
+        while result is None or self._inner_pid is None:
             frame = self._receive(deadline)
             if "pid" in frame:
                 self._inner_pid = int(frame["pid"])
             elif "walls" in frame:
                 self.walls = tuple(Wall(str(n), bool(r), str(w)) for n, r, w in frame["walls"])
             else:
-                if "file" in frame:
-                    self.place = (str(frame["file"]), int(frame["line"]))
-                return frame
+                result = frame
+        if "file" in result:
+            self.place = (str(result["file"]), int(result["line"]))
+        return result
 
     def call(self, batch: Sequence[tuple[str, str, str]]) -> Iterator[Frame]:
         """Send the calls at once and yield one answer each; the clock starts anew with every answer."""
