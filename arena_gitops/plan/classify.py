@@ -125,10 +125,16 @@ class _Judge:
         if cls is FieldClass.RERUN:
             return Cause.RERUN if int(leaf.new or 0) > int(leaf.old or 0) else Cause.METADATA
         if cls is FieldClass.BUDGET:
-            return budget_cause(leaf, self.document, self.cap)
+            return self._budget_cause(leaf)
         if self.document.kind not in VERSIONED:
             return Cause.DEFINITION
         return Cause.SEMANTIC if self.content_changed else Cause.METADATA
+
+    def _budget_cause(self, leaf: Difference) -> Cause:
+        follows_epochs = spec_at(self.desired.spec, "manifest.training.num_epochs") is not None
+        if leaf.path[-1] == "max_steps" and follows_epochs:
+            return Cause.BUDGET_RECORDED  # the run's length is that of its epochs
+        return budget_cause(leaf, self.document, self.cap)
 
 
 def budget_cause(leaf: Difference, document: ResourceDocument, cap: int | None) -> Cause:

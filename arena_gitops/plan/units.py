@@ -16,6 +16,8 @@ from arena_gitops.spec.algorithms.grpo import GrpoKnobs
 from arena_gitops.spec.algorithms.sft import SftKnobs
 from arena_gitops.spec.manifest import Manifest
 
+_CAPPED = "this platform ends every run at {cap:,} steps (limits.max_steps)"
+
 
 @dataclass(frozen=True, slots=True)
 class Units:
@@ -36,7 +38,13 @@ class Units:
 
 
 def units_of(manifest: Manifest, cap: int | None = None) -> Units | None:
-    """Count a manifest, up to the platform's own limit; None for an algorithm without a room."""
+    """Count a manifest, up to the platform's own limit.
+
+    None for an algorithm without a room, and where `num_epochs` replaces `max_steps`: how many rows are left for
+    training is known when they have been read.
+    """
+    if manifest.training.num_epochs is not None:
+        return None
     match manifest.algorithm:
         case GrpoKnobs() as knobs:
             per_iteration, noun = knobs.batch_size * knobs.group_size, "completions"
@@ -62,6 +70,8 @@ def units_of(manifest: Manifest, cap: int | None = None) -> Units | None:
 def describe(spec: Mapping[str, Any], cap: int | None = None) -> tuple[str, ...]:
     """The units of a stored experiment as lines for people."""
     manifest = Manifest.from_normal(spec["manifest"])
+    if manifest.training.num_epochs is not None:
+        return _epochs(manifest, manifest.training.num_epochs, cap)
     units = units_of(manifest, cap)
     if units is None:
         return ()
@@ -73,11 +83,21 @@ def describe(spec: Mapping[str, Any], cap: int | None = None) -> tuple[str, ...]
         f"{manifest.algorithm.name}, {_count(units.members, 'member')}: {each}, {evolved}; {whole}",
         f"max_steps {training.max_steps:,} counts {units.noun} per member",
     ]
-    if training.num_epochs is not None:
-        lines.append(f"fewer where {_count(training.num_epochs, 'epoch')} over the training rows end earlier")
     if cap is not None and cap < training.max_steps:
-        lines.append(f"this platform ends every run at {cap:,} steps (limits.max_steps)")
+        lines.append(_CAPPED.format(cap=cap))
     return tuple(lines)
+
+
+def _epochs(manifest: Manifest, epochs: int, cap: int | None) -> tuple[str, ...]:
+    """The units of a run whose length is that of its epochs."""
+    group = manifest.algorithm.group_size if isinstance(manifest.algorithm, GrpoKnobs) else 1
+    each = f", {group:,} completions for each" if group > 1 else ""
+    members = f"{manifest.algorithm.name}, {_count(manifest.training.pop_size, 'member')}"
+    lines = [
+        f"{members}: {_count(epochs, 'epoch')} over the training rows{each}",
+        f"max_steps follows num_epochs; the {manifest.training.max_steps:,} of the manifest are not used",
+    ]
+    return tuple(lines) if cap is None else (*lines, _CAPPED.format(cap=cap))
 
 
 def _count(number: int, noun: str) -> str:

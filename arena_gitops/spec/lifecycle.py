@@ -59,7 +59,6 @@ _BY_KIND: dict[str, tuple[tuple[str, FieldClass], ...]] = {
     "experiment": (
         ("project", FieldClass.IDENTITY),
         ("manifest.training.max_steps", FieldClass.BUDGET),
-        ("manifest.training.num_epochs", FieldClass.BUDGET),
         ("manifest.training.target_score", FieldClass.BUDGET),
         ("manifest.training.checkpoint_steps", FieldClass.OBSERVABILITY),
         ("manifest.training.name", FieldClass.METADATA),

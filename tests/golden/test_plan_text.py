@@ -97,6 +97,7 @@ SITUATIONS = {
     "offline_unchanged": lambda: plan_offline(
         small().state(), small().state(), target="prod", against="git:origin/main"
     ),
+    "epochs": lambda: planned([], small(set={"training.num_epochs": 3}, **PAID)),
     "failed_is_held": lambda: planned(
         [small(**PAID)], small(**PAID), RunScript.fails("ValueError: no number in the answer", step=64)
     ),

@@ -86,10 +86,27 @@ def test_the_units_of_the_published_tutorial(shared):
 
 
 def test_sft_counts_rows(scene):
-    stack = small(set={"algorithm": {"name": "SFT", "batch_size": 8}, "training.num_epochs": 3})
-    notes = scene().change(stack).notes
+    notes = scene().change(small(set={"algorithm": {"name": "SFT", "batch_size": 8}})).notes
     assert "2 members: 125 iterations of 8 rows each" in notes[0]
-    assert "3 epochs" in notes[2]
+
+
+def test_epochs_replace_max_steps_and_no_number_is_invented(scene):
+    notes = scene().change(small(set={"training.num_epochs": 3})).notes
+    assert notes == (
+        "GRPO, 2 members: 3 epochs over the training rows, 8 completions for each",
+        "max_steps follows num_epochs; the 1,000 of the manifest are not used",
+    )
+
+
+def test_more_epochs_are_a_new_version_because_no_run_goes_on_for_them(scene):
+    here = scene().applied(small(set={"training.num_epochs": 3}))
+    assert here.change(small(set={"training.num_epochs": 5})).action is Action.NEW_VERSION
+
+
+def test_max_steps_start_nothing_where_epochs_replace_them(scene):
+    here = scene().applied(small(set={"training.num_epochs": 3}))
+    change = here.change(small(set={"training.num_epochs": 3, "training.max_steps": 2000}))
+    assert (change.action, change.reason) == (Action.UPDATE, "budget_recorded")
 
 
 def test_a_plan_knows_what_only_apply_can_tell(scene):
