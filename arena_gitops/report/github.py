@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from arena_gitops.errors import Diagnostic
 from arena_gitops.plan.model import Action, Change, CheckOutcome, CheckStatus, Plan
-from arena_gitops.report import words
+from arena_gitops.report import text, words
 from arena_gitops.report.marker import Marker, fitting, signatures
 from arena_gitops.report.untrusted import clipped, escaped, fenced, plain
 
@@ -75,7 +75,7 @@ class _Section:
 def comment(plan: Plan, place: Place, *, approves: bool = True, budget: int = COMMENT_BYTES) -> str:
     """The body of the comment, marker first. One that a stranger's job asked for approves nothing."""
     marker = _marker(place)
-    if approves:
+    if approves and plan.mode == "online":
         known = {"plan_id": plan.plan_id, "changes": fitting(signatures(plan))}
         marker = marker.model_copy(update=known)
     warning = "" if approves else f"{UNVERIFIED}\n\n"
@@ -89,22 +89,15 @@ def summary(plan: Plan, place: Place, *, budget: int = SUMMARY_BYTES) -> str:
     return _fitted(plan, place, budget)[0]
 
 
-def refused(problems: Sequence[Diagnostic], place: Place, *, note: str = "") -> str:
+def refused(problems: Sequence[Diagnostic], place: Place) -> str:
     """The comment when there is no plan; it takes the place of an older one, which nobody shall apply."""
-    return f"{_marker(place).render()}\n{unplanned(problems, place, note=note, budget=COMMENT_BYTES - 4_000)}"
+    return f"{_marker(place).render()}\n{unplanned(problems, place, budget=COMMENT_BYTES - 4_000)}"
 
 
-def unplanned(
-    problems: Sequence[Diagnostic], place: Place, *, note: str = "", budget: int = SUMMARY_BYTES
-) -> str:
-    """Why there is no plan: every problem with its place, or a note."""
-    sign = "❌" if problems else "⏸️"
-    head = f"### {sign} No plan for {escaped(place.target)}\n\n"
-    if note:
-        head += f"{_message(note)} "
-    if problems:
-        head += f"**{len(problems)} problem{'' if len(problems) == 1 else 's'} in the repository.** "
-    head += f"{_where(place)}\n\n"
+def unplanned(problems: Sequence[Diagnostic], place: Place, *, budget: int = SUMMARY_BYTES) -> str:
+    """Why there is no plan: every problem with its place."""
+    count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
+    head = f"### ❌ No plan for {escaped(place.target)}\n\n**{count} in the repository.** {_where(place)}\n\n"
     lines = [
         line
         for problem in problems
@@ -140,7 +133,7 @@ def _fitted(plan: Plan, place: Place, budget: int) -> tuple[str, bool]:
             break
         sections[index] = sections[index].without(excess)
         truncated = True
-    body = "\n".join(text for section in sections if (text := section.render()))
+    body = "\n".join(filter(None, (section.render() for section in sections)))
     return f"{head}\n{body}\n{foot}\n", truncated
 
 
@@ -150,6 +143,8 @@ def _head(plan: Plan, place: Place) -> Iterator[str]:
     yield ""
     yield f"**{words.summary_line(plan)}**"
     yield ""
+    if plan.mode == "offline":
+        yield f"_Offline, against {escaped(plan.against or 'nothing')}: {text.OFFLINE[0].lower()}{text.OFFLINE[1:]}_\n"
     if not plan.has_changes:
         yield "No changes to make.\n"
     yield from _alarms(plan)
@@ -244,7 +239,8 @@ def _fields(change: Change) -> str:
 
 def _foot(plan: Plan, place: Place) -> str:
     commit = f" · commit {escaped(place.head[:12])}" if place.head else ""
-    return f"<sub>plan `{plain(plan.plan_id)}`{commit} · {_where(place)}</sub>"
+    which = "cannot be applied" if plan.mode == "offline" else f"plan `{plain(plan.plan_id)}`"
+    return f"<sub>{which}{commit} · {_where(place)}</sub>"
 
 
 def _where(place: Place) -> str:

@@ -154,12 +154,12 @@ class Repo:
             {key: value for key, _, value in outputs},
         )
 
-    def pull_event(self, number: int, *, source: str = REPOSITORY) -> dict:
+    def pull_event(self, number: int, *, source: str = REPOSITORY, base: str = "b" * 40) -> dict:
         """A push to a pull request; the API knows it too."""
         head = self.git("rev-parse", "HEAD")
         self.api.pull(number, head, of=f"{source.partition('/')[0]}:topic")
         side = {"sha": head, "ref": "topic", "repo": {"full_name": source}}
-        return {"pull_request": {"number": number, "head": side, "base": {"sha": "b" * 40, "ref": "main"}}}
+        return {"pull_request": {"number": number, "head": side, "base": {"sha": base, "ref": "main"}}}
 
     def squash(self, number: int, head: str) -> None:
         """Merge as one new commit, whose sha nobody has seen."""
@@ -286,12 +286,15 @@ def test_a_comment_of_an_older_commit_is_no_approval_of_a_newer_one(connected, g
     assert "was made for commit" in late.out
 
 
-def test_a_fork_gets_a_validation_and_its_comment_from_the_second_workflow(repo, github_api):
+def test_a_fork_gets_an_offline_plan_and_its_comment_from_the_second_workflow(repo, github_api):
+    base = repo.commit("All of it")
+    repo.edit("manifests/word_problems_grpo.yaml", "lr: 3.0e-4", "lr: 2.0e-4")
     head = repo.commit("A stranger's change")
-    event = repo.pull_event(11, source="stranger/infra")
+    event = repo.pull_event(11, source="stranger/infra", base=base)
     checked = repo.job("arena-plan.yml", "pull_request", event, token=FORK_TOKEN)
     assert checked.code == 0, checked.out
-    assert "The repository is valid" in checked.summary
+    assert "experiment/word-problems-grpo | new version" in checked.summary
+    assert checked.outputs["plan_id"] == ""
     assert github_api.bodies(11) == []
     assert not [line for line in github_api.asked if line.startswith(("POST", "PATCH"))]
 
@@ -308,7 +311,8 @@ def test_a_fork_gets_a_validation_and_its_comment_from_the_second_workflow(repo,
     told = repo.job("arena-comment.yml", "workflow_run", {"workflow_run": run})
     assert told.code == 0, told.out
     (body,) = github_api.bodies(11)
-    assert "The repository is valid" in body
+    assert "experiment/word-problems-grpo | new version" in body
+    assert "approves nothing" in body
     assert Marker.find(body).plan_id is None
 
     elsewhere = repo.job("arena-comment.yml", "workflow_run", {"workflow_run": {**run, "head_sha": "c" * 40}})

@@ -8,7 +8,6 @@ that was cut short leaves a rest, whose changes are each as approved: that goes 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import click
@@ -93,8 +92,8 @@ def apply(
     elif planned.has_changes:
         app.require_same(planned, str(expect_plan))
     if planned.has_changes:
-        wanted = {"expect_plan": planned.plan_id, "until": until, "timeout": timeout}
-        _invoke(ctx, actions, _whole(wanted, target, namespace))
+        parameters = {"target": target, "namespace": namespace, "until": until, "timeout": timeout}
+        _invoke(ctx, actions, {**parameters, "expect_plan": planned.plan_id, "allow": frozenset()})
     else:
         click.echo("Nothing is left to do.")
     actions.summarise(f"{report_github.summary(planned, place)}\n**Applied.**\n")
@@ -109,12 +108,6 @@ def _invoke(ctx: click.Context, actions: Actions, parameters: dict[str, object])
         actions.annotate([Annotation("error", "apply", str(error)).render()])
         actions.summarise(f"### ❌ Not (wholly) applied\n\n{fenced(str(error).splitlines())}\n")
         raise
-
-
-def _whole(wanted: Mapping[str, object], target: str | None, namespace: str) -> dict[str, object]:
-    """Every parameter of `arena apply`: a command that is invoked has no defaults."""
-    rest: dict[str, object] = {"file": None, "yes": False, "allow": frozenset(), "allow_dirty": False}
-    return {**rest, **wanted, "target": target, "namespace": namespace}
 
 
 def _approval(github: GitHub, actions: Actions, place: Place) -> _Approval:

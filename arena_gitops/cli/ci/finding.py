@@ -1,4 +1,4 @@
-"""What a CI plan found, as one document: a plan, or the repository's problems, or why there can be no plan.
+"""What a CI plan found, as one document: a plan, or the repository's problems.
 
 It travels between jobs as an artifact. One that comes from a fork's run is a stranger's text: its size is
 limited, it must fit this model, and a comment made of it approves nothing.
@@ -37,8 +37,6 @@ class Finding(Frozen):
     run_url: str = ""
     plan: Plan | None = None
     problems: tuple[PlanDiagnostic, ...] = ()
-    note: str = ""
-    """why there is no plan of a repository that is valid"""
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -63,13 +61,13 @@ class Finding(Frozen):
         """The body of the pull request's comment."""
         if self.plan is not None:
             return github.comment(self.plan, self.place, approves=approves)
-        return github.refused(self.diagnostics(), self.place, note=self.note)
+        return github.refused(self.diagnostics(), self.place)
 
     def summary(self) -> str:
         """The text of the job's page."""
         if self.plan is not None:
             return github.summary(self.plan, self.place)
-        return github.unplanned(self.diagnostics(), self.place, note=self.note)
+        return github.unplanned(self.diagnostics(), self.place)
 
     def annotations(self) -> list[str]:
         """Commands for the runner; places are relative to the git repository."""

@@ -17,8 +17,8 @@ from arena_gitops.cli.session import Session
 from arena_gitops.cli.stack import Repository
 from arena_gitops.cli.target import connect
 from arena_gitops.errors import AuthError, RepoError
-from arena_gitops.plan.model import Plan
 from arena_gitops.repo.git import find_root
+from arena_gitops.repo.load import load_at
 from arena_gitops.report import text as report_text
 
 
@@ -45,8 +45,8 @@ def plan(
 ) -> None:
     """Plan, and show it in the pull request.
 
-    Sets the outputs plan_id, applyable and changes. A pull request of a fork, which has no access to the
-    server, is validated instead. Exit codes: 0 planned, 3 blocked, 65 invalid repository.
+    Sets the outputs plan_id, applyable and changes. A pull request from a fork, which has no access to the
+    server, is compared with the commit it is to join. Exit codes: 0 planned, 3 blocked, 65 invalid repository.
     """
     session = ctx.ensure_object(Session)
     actions = session.using(Actions.read(os.environ))
@@ -103,17 +103,13 @@ def _find(
     found = place_of(actions, root, choice.name)
     try:
         platform = session.using(connect(choice, os.environ, say=session.say, run_named=False))
-        made: Plan = app.plan(app.World(platform), repository.desired, target=choice.name, allow=allow)
+        made = app.plan(app.World(platform), repository.desired, target=choice.name, allow=allow)
     except AuthError:
-        if actions.pull is None or not actions.pull.fork:
-            raise
-        count = len(repository.desired.resources)
-        note = (
-            f"The repository is valid ({count} resources). What it would change is not known here: a pull "
-            "request from a fork has no access to the server, so a plan is made once it is in the merge "
-            "queue, or when a maintainer pushes the branch to this repository."
-        )
-        return found.model_copy(update={"note": note})
+        pull = actions.pull
+        if pull is None or not pull.fork:
+            raise  # a fork's job has no key, and gets a plan all the same: against the commit it is to join
+        base = load_at(root, pull.base, namespace=namespace)
+        made = app.plan_offline(repository.desired, base, target=choice.name, against=f"git:{pull.base[:12]}")
     return found.model_copy(update={"plan": made})
 
 
@@ -123,12 +119,10 @@ def _tell(actions: Actions, finding: Finding) -> None:
         click.echo(report_text.render(made), nl=False)
     for diagnostic in finding.diagnostics():
         click.echo(str(diagnostic))
-    if finding.note:
-        click.echo(finding.note)
     actions.annotate(finding.annotations())
     actions.summarise(finding.summary())
     actions.output(
-        plan_id=made.plan_id if made else "",
+        plan_id=made.plan_id if made and made.mode == "online" else "",
         applyable=str(bool(made and made.applyable)).lower(),
         changes=str(bool(made and made.has_changes)).lower(),
     )

@@ -9,9 +9,9 @@ import subprocess
 import pytest
 
 from arena_gitops.cli.ci.actions import Actions
-from arena_gitops.cli.ci.finding import Finding
+from arena_gitops.cli.ci.finding import Finding, problem
 from arena_gitops.cli.main import run
-from arena_gitops.errors import UsageError
+from arena_gitops.errors import Diagnostic, UsageError
 
 NAMES = ("CI", "ARENA_BASE_URL", "ARENA_API_KEY", "GITHUB_TOKEN", "GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
 ARENA_YAML = "name: team\ntargets: {local: {platform: local}}\n"
@@ -114,12 +114,12 @@ def test_the_runner_obeys_nothing_a_repository_says(job, capsys):
 
 def test_views_show_what_was_found_elsewhere(job, monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "page"))
-    found = Finding(target="prod", head="a" * 40, note="No access from here.")
+    found = Finding(target="prod", head="a" * 40, problems=(problem(Diagnostic("It is odd.", "odd")),))
     (tmp_path / "found.json").write_text(found.model_dump_json())
     assert run(["ci", "summary", "--from", str(tmp_path / "found.json")]) == 0
-    assert "No access from here." in (tmp_path / "page").read_text()
+    assert "It is odd." in (tmp_path / "page").read_text()
     assert run(["ci", "annotate", "--from", str(tmp_path / "found.json")]) == 0
-    assert obeyed(capsys.readouterr().out) == []
+    assert obeyed(capsys.readouterr().out) == ["::error title=odd::It is odd."]
 
 
 def test_a_comment_needs_a_pull_request(job, tmp_path, capsys):
