@@ -18,7 +18,7 @@ from hub import hub, parquet
 from tiny_models import make_tiny_model
 
 CLIENTS = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "arena-gitops" / "clients"
-SETTINGS = {"limits": {"max_steps": 96}, "models": {"map": {"Qwen/Qwen2.5-0.5B-Instruct": "tiny-llama"}}}
+SETTINGS = {"limits": {"max_steps": 48}, "models": {"map": {"Qwen/Qwen2.5-0.5B-Instruct": "tiny-llama"}}}
 NO_MLFLOW = "http://127.0.0.1:9"  # the discard port: nobody answers
 
 
@@ -162,9 +162,11 @@ def hub_url(question_rows):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory, hub_url):
-    """A fresh server on which the tutorial's model is a tiny one and 96 steps are enough."""
+    """A fresh server on which the tutorial's model is a tiny one and 48 steps are enough."""
     root = tmp_path_factory.mktemp("arena-api")
-    make_tiny_model(root / "models" / "tiny-llama")
+    make_tiny_model(
+        root / "models" / "tiny-llama", num_hidden_layers=1, hidden_size=16, num_attention_heads=2
+    )
     home = root / "home"
     home.mkdir()
     (home / "settings.yaml").write_text(json.dumps(SETTINGS))

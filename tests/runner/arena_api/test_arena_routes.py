@@ -266,6 +266,26 @@ def test_warnings_say_what_this_server_does_otherwise(http):
     assert "after 64 of the 100000 steps" in warnings
 
 
+def test_a_default_of_the_client_that_this_server_does_not_do_is_a_warning(http):
+    make_dataset(http)
+    algorithm = {**MANIFEST["algorithm"], "top_k": 50, "use_liger_loss": True}
+
+    lines = submit(http, {**MANIFEST, "algorithm": algorithm})
+
+    warned = [line["message"] for line in lines if line["kind"] == "warning"]
+    assert "algorithm.top_k: 50 is the client's default and not acted on" in warned
+    assert any("algorithm.use_liger_loss" in line["message"] for line in lines)
+    assert lines[-1]["status"] == "completed"
+
+
+def test_another_value_of_it_is_refused(http):
+    make_dataset(http)
+
+    last = submit(http, {**MANIFEST, "algorithm": {**MANIFEST["algorithm"], "top_k": 7}})[-1]
+
+    assert (last["status"], last["detail"]["error_code"]) == ("failed", "no-room")
+
+
 def test_an_unknown_project_is_said_before_anything_is_checked(http):
     make_dataset(http)
 

@@ -69,13 +69,13 @@ def test_the_submission_says_what_it_checked_and_the_runs_id(submitted, complete
 
 
 def test_the_submission_says_what_this_server_does_otherwise(submitted):
-    for wanted in ("arena-medium", "2 nodes", "after 96 of the 100000 steps", "tiny-llama in place of"):
+    for wanted in ("arena-medium", "2 nodes", "after 48 of the 100000 steps", "tiny-llama in place of"):
         assert wanted in submitted.text
 
 
 def test_the_run_ends_completed_at_the_servers_limit(completed):
-    assert completed["message"] == "capped at 96 of 100000"
-    assert completed["step"] >= 96
+    assert completed["message"] == "capped at 48 of 100000"
+    assert completed["step"] >= 48
 
 
 def test_the_dataset_came_from_the_hub(site):

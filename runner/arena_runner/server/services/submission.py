@@ -30,6 +30,10 @@ from arena_runner.server.settings import resolve_tier
 from arena_runner.server.store.tables import ResourceRow
 from arena_runner.server.world import World
 
+CLIENT_DEFAULTS: Mapping[tuple[str, str], Any] = {("algorithm", "top_k"): 50}
+"""What the current client writes into every manifest, and this server does not do. Nobody can be told by it to
+change what they never wrote, so it is a warning here; a repository's manifest that says so is refused."""
+
 FUNCTION = "reward"
 """What a reward function is called when the manifest's name for it is not in the file."""
 
@@ -70,7 +74,8 @@ def submit(world: World, wanted: Submission) -> Iterator[Remark | CheckResult | 
     Raises:
         RefusedError: What is wrong, in one text; nothing has been started.
     """
-    parsed = _parsed(wanted.manifest)
+    raw, dropped = _without_client_defaults(wanted.manifest)
+    parsed = _parsed(raw)
     manifest = parsed.manifest
     with world.store.read() as session:
         if wanted.name:
@@ -78,7 +83,8 @@ def submit(world: World, wanted: Submission) -> Iterator[Remark | CheckResult | 
         if wanted.project:
             imperative.get(session, "project", wanted.project)
         data = _dataset_row(session, manifest)
-    yield from (Remark(str(note)) for note in parsed.notes)
+    yield from (Remark(text, warning=True) for text in dropped)
+    yield from _notes(parsed)
     yield from _placement(world, wanted, manifest)
     reward = _reward(world, wanted.reward, manifest) if wanted.reward else None
     inputs = JobInputs(dataset=datasets.of_row(data) if data else None, reward=reward)
@@ -86,6 +92,25 @@ def submit(world: World, wanted: Submission) -> Iterator[Remark | CheckResult | 
     parents = [Fingerprint.model_validate(data.fingerprint)] if data else []
     parents += [_fingerprint(reward)] if reward else []
     yield _put(world, wanted, _spec(world, wanted, manifest, inputs), parents)
+
+
+def _without_client_defaults(raw: Any) -> tuple[Any, list[str]]:
+    said = []
+    for (section, name), value in CLIENT_DEFAULTS.items():
+        fields = raw.get(section) if isinstance(raw, dict) else None
+        if isinstance(fields, dict) and fields.get(name) == value:
+            raw = {**raw, section: {key: kept for key, kept in fields.items() if key != name}}
+            said.append(f"{section}.{name}: {value} is the client's default and not acted on")
+    return raw, said
+
+
+def _notes(parsed: ParsedManifest) -> Iterator[Remark]:
+    """One line for all that is not acted on: the client fills in every default, and none of them is a surprise."""
+    idle = [note for note in parsed.notes if note.code == "not-acted-on"]
+    yield from (Remark(str(note)) for note in parsed.notes if note not in idle)
+    if idle:
+        fields = ", ".join(".".join(map(str, note.path)) for note in idle)
+        yield Remark(f"{len(idle)} fields are understood and not acted on: {fields}")
 
 
 def _parsed(raw: Any) -> ParsedManifest:
