@@ -23,6 +23,7 @@ NAMES = ("arena", "arena-gitops")
 EXIT_USAGE = 64  # click's own 2 would read as `changes present` in CI
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "init": ("arena_gitops.cli.init:init", "Write a working infra repository."),
     "plan": ("arena_gitops.cli.plan:plan", "Show what an apply would change, cost and start."),
     "apply": ("arena_gitops.cli.apply:apply", "Make the platform what the repository says."),
     "validate": ("arena_gitops.cli.validate:validate", "Check the repository's files; reach no platform."),

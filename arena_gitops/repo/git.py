@@ -95,6 +95,13 @@ def find_root(cwd: Path) -> Path:
     )
 
 
+def start(folder: Path) -> None:
+    """Make a folder a git repository, unless it is in one already."""
+    here = folder.resolve()
+    if not any((above / ".git").exists() for above in (here, *here.parents)):
+        _git(here, "init", "--quiet", "--initial-branch", "main")
+
+
 def checkout(root: Path) -> Checkout:
     """Survey the working tree around `root`."""
     root = root.resolve()

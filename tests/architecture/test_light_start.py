@@ -64,6 +64,7 @@ def test_help_and_version_load_nothing_but_click(flag):
         ("server", "status"),
         ("schema", "experiment"),
         ("ci", "plan", "--help"),
+        ("init", "--help"),
         ("completion", "bash"),
     ],
     ids=" ".join,
