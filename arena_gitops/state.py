@@ -79,6 +79,8 @@ class DesiredState:
     policy: Policy = Policy()
     targets: Mapping[str, TargetSpec] = field(default_factory=lambda: MappingProxyType({}))
     default_target: str | None = None
+    moved: Mapping[Address, Address] = field(default_factory=lambda: MappingProxyType({}))
+    """new address → the old one, as `arena.yaml: moved` says"""
     provenance: Provenance = field(default_factory=Provenance)
 
 

@@ -71,8 +71,8 @@ def allow(command: Command) -> Command:
     """`--allow` and `--allow-dirty`, as one set of consents."""
     return click.option(
         "--allow",
-        type=click.Choice(["interrupt", "empty"]),
+        type=click.Choice(["interrupt", "empty", "removals"]),
         multiple=True,
         callback=lambda _ctx, _param, given: frozenset(given),
-        help="Consent in advance: stop a running run, or retire everything of an emptied repository.",
+        help="Consent in advance: stop a running run, remove many resources, or all of an emptied repository.",
     )(command)

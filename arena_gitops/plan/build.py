@@ -26,6 +26,7 @@ from arena_gitops.plan.model import (
     order,
     plan_id,
 )
+from arena_gitops.plan.moves import moves, renamed_with_edits
 from arena_gitops.plan.phase import Phase, phase_of
 from arena_gitops.plan.scope import Scope, rerun_of, selected
 from arena_gitops.plan.upstream import WHOLE, Stale, settle
@@ -36,6 +37,8 @@ from arena_gitops.state import DesiredResource, DesiredState, ObservedState
 
 USABLE = frozenset({"queued", "validating", "running", "completed"})
 """States in which an existing run stands for the same work; stopped and failed ones are not a result."""
+MOVED = "moved"
+"""The reason of both halves of a move."""
 HELD_NOTE = (
     "nothing is spent on it again by itself: change what it trains, raise its budget, or ask with --rerun"
 )
@@ -45,6 +48,7 @@ COUNTED = (
     Action.NEW_VERSION,
     Action.RESUME,
     Action.REUSE,
+    Action.MOVE,
     Action.RETIRE,
     Action.DESTROY,
     Action.PENDING,
@@ -72,12 +76,13 @@ def build(
         scope: A part of the stack, and work to be done again.
     """
     settled = settle(desired, observed, scope)
-    planner = _Planner(settled.desired, observed, settled.stale, allow, scope)
+    moved = moves(settled.desired, observed) if scope.whole else {}
+    planner = _Planner(settled.desired, observed, settled.stale, allow, scope, moved)
     everything = planner.changes(selected(scope, desired, observed))
     everything = promotion.annotate(everything, settled.desired, observed)
     changes = tuple(change for change in everything if change.action is not Action.NOOP or change.message)
     costs = cost.total(changes)
-    checks = tuple(safety.checks(settled.desired, observed, changes, costs))
+    checks = tuple(safety.checks(settled.desired, observed, changes, costs, allow))
     failed = any(check.status is CheckStatus.FAIL for check in checks)
     owner = desired.owner
     return Plan(
@@ -141,6 +146,7 @@ class _Planner:
     stale: Mapping[Address, Stale]
     allow: frozenset[str]
     scope: Scope
+    moved: Mapping[Address, Address]
 
     def changes(self, addresses: frozenset[Address]) -> list[Change]:
         """One change per address, in the order of a plan; a part of a stack is never pruned."""
@@ -171,10 +177,18 @@ class _Planner:
             verdict = _Verdict(Action.REUSE, "run_exists", wording.known_run(known))
         else:
             verdict = _Verdict(Action.CREATE, "new_in_repo")
-        block = safety.conflict(resource.address, self.observed) or self._untrainable(
-            resource, verdict.action
-        )
-        return self._finished(resource, None, verdict.unless(block))
+        old = self.moved.get(resource.address)
+        block = safety.conflict(resource.address, self.observed)
+        block = block or self._untrainable(resource, verdict.action)
+        if old is not None:
+            document = self.observed.resources[old]
+            verdict = _moved(verdict, resource, document)
+            block = block or safety.held_move(verdict.action, resource, document)
+        elif self.scope.whole and verdict.action is Action.CREATE:
+            renamed = renamed_with_edits(resource.address, self.desired, self.observed, self.moved.values())
+            block = block or safety.undeclared_move(resource.address, renamed)
+        change = self._finished(resource, None, verdict.unless(block))
+        return change.model_copy(update={"previous_address": str(old)}) if old is not None else change
 
     def _compared(self, resource: DesiredResource, document: ResourceDocument) -> Change:
         finding = classify(resource, document, cap=self.observed.max_steps)
@@ -197,6 +211,8 @@ class _Planner:
         return self._finished(resource, document, verdict.unless(block))
 
     def _removed(self, address: Address, document: ResourceDocument) -> Change:
+        if moved_to := next((to for to, old in self.moved.items() if old == address), None):
+            return self._left_behind(address, document, moved_to)
         phase = phase_of(document)
         cell = outcome(Cause.REMOVED, phase)
         action = Action.DESTROY if address.kind == "deployment" else cell.action
@@ -211,6 +227,28 @@ class _Planner:
             preconditions=_preconditions(Cause.REMOVED, document),
             fingerprint=FingerprintChange(old=document.fingerprint.run),
             interrupts=cell.interrupts,
+            idempotency_key=idempotency_key(self.desired.owner, address, None, document.etag),
+        )
+
+    def _left_behind(self, address: Address, document: ResourceDocument, to: Address) -> Change:
+        """The old name of something that moved: forgotten once the new one is there."""
+        shared = self._created(self.desired.resources[to]).action is Action.MOVE
+        interrupts = not shared and outcome(Cause.REMOVED, phase_of(document)).interrupts
+        # whether it is protected is the new name's business by now
+        block = safety.removal(
+            document.model_copy(update={"spec": {}}), self.allow, interrupts=interrupts, empty=False
+        )
+        action = Action.BLOCKED if block else Action.RETIRE
+        return Change(
+            address=str(address),
+            action=action,
+            reason=block.reason if block else MOVED,
+            message=block.message if block else f"is {to} now; data is kept",
+            severity=action.severity,
+            preconditions=_preconditions(Cause.REMOVED, document),
+            depends_on=(str(to),),
+            fingerprint=FingerprintChange(old=document.fingerprint.run),
+            interrupts=interrupts,
             idempotency_key=idempotency_key(self.desired.owner, address, None, document.etag),
         )
 
@@ -276,6 +314,20 @@ class _Planner:
         return safety.trainable(resource, self.observed)
 
 
+def _moved(verdict: _Verdict, resource: DesiredResource, document: ResourceDocument) -> _Verdict:
+    """The verdict on a new name, knowing what it was called before."""
+    was = f"was {document.kind}/{document.name}"
+    trained = resource.address.kind == TRAINED
+    same = (
+        verdict.action is Action.REUSE if trained else resource.fingerprint.data == document.fingerprint.data
+    )
+    if same and (not trained or resource.fingerprint.run == document.fingerprint.run):
+        message = f"{was}: the same content under a new name, versions count from v1"
+        return replace(verdict, action=Action.MOVE, reason=MOVED, message=message)
+    differs = "and changed" if resource.fingerprint.run != document.fingerprint.run else "its run goes on"
+    return replace(verdict, reason=MOVED, message=f"{was}, {differs}")
+
+
 def _preconditions(cause: Cause, document: ResourceDocument | None) -> Preconditions:
     if document is None:
         return Preconditions()
@@ -316,6 +368,8 @@ def _unknown(resource: DesiredResource, action: Action) -> tuple[str, ...]:
 def _summary(changes: Iterable[Change]) -> dict[str, int]:
     counts = dict.fromkeys((action.value for action in COUNTED), 0) | {"unchanged": 0}
     for change in changes:
+        if change.action is Action.RETIRE and change.reason == MOVED:
+            continue  # counted under its new name
         counts["unchanged" if change.action is Action.NOOP else change.action.value] += 1
     return counts
 

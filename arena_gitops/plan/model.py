@@ -38,6 +38,8 @@ class Action(StrEnum):
     NEW_VERSION = "new_version"
     RESUME = "resume"
     REUSE = "reuse"
+    MOVE = "move"
+    """a rename: put under the new name what the old one has; the old one is retired as its own change"""
     RETIRE = "retire"
     DESTROY = "destroy"
     PENDING = "pending"
@@ -74,7 +76,8 @@ SEVERITY: dict[Action, int] = {
     Action.STALE: 0,
     Action.BLOCKED: 0,
     Action.UPDATE: 1,
-    # 2 is move and import, 3 is cap: later rooms
+    Action.MOVE: 2,
+    # import is 2 too, 3 is cap: later rooms
     Action.RESUME: 4,
     # 5 is migrate, 6 is promote
     Action.REUSE: 6,
@@ -142,6 +145,8 @@ class Change(Frozen):
     """What happens to one resource, why, and under which conditions."""
 
     address: str
+    previous_address: str | None = None
+    """the old name of what is moved"""
     action: Action
     reason: str
     """stable code, e.g. `semantic_change`"""

@@ -13,6 +13,7 @@ from arena_gitops.plan.cost import tier_of
 from arena_gitops.plan.model import Action, Change, CheckOutcome, CheckStatus, PlanCost
 from arena_gitops.plan.wording import algorithm_of
 from arena_gitops.spec.algorithms import ALGORITHMS
+from arena_gitops.spec.job import RunState
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import ResourceDocument
 from arena_gitops.state import DesiredResource, DesiredState, ObservedState, Policy
@@ -21,6 +22,14 @@ ALLOW_INTERRUPT = "interrupt"
 """`--allow interrupt`: a running run may be stopped."""
 ALLOW_EMPTY = "empty"
 """`--allow empty`: everything the stack owns may be removed."""
+ALLOW_REMOVALS = "removals"
+"""`--allow removals`: more than a few of the stack's resources may be removed."""
+REMOVED = "removed_from_repo"
+REMOVED_AT_MOST = 0.3
+"""Part of what a stack owns that one plan may remove without being asked for it."""
+GUARDED_FROM = 10
+"""Resources from which on that part is looked at; of three, one is quickly a third."""
+HELD = frozenset({RunState.STOPPED, RunState.FAILED})
 PLACED = frozenset({TRAINED, "deployment"})
 """Kinds that run on a tier."""
 
@@ -103,8 +112,36 @@ def resumable(action: Action, document: ResourceDocument) -> Block | None:
     )
 
 
+def held_move(action: Action, resource: DesiredResource, document: ResourceDocument) -> Block | None:
+    """A new name is no reason to spend again on a run that somebody or a failure stopped."""
+    same = resource.fingerprint.run == document.fingerprint.run
+    run = document.run
+    if run is None or run.state not in HELD or action is not Action.CREATE or not same:
+        return None
+    return Block(
+        "move_of_held_run",
+        f"{document.kind}/{document.name} cannot be renamed while its run is {run.state.value}: "
+        "it would be trained anew; keep the name until it has a result, or remove it first",
+    )
+
+
+def undeclared_move(address: Address, old: Address | None) -> Block | None:
+    """A rename together with edits cannot be told from a new experiment in an old file: somebody must say."""
+    if old is None:
+        return None
+    return Block(
+        "rename_or_new",
+        f"its file declared {old} before; if that is the same experiment, write in arena.yaml "
+        f"moved: [{{from: {old}, to: {address}}}]; else put it into a file of its own",
+    )
+
+
 def checks(
-    desired: DesiredState, observed: ObservedState, changes: Sequence[Change], cost: PlanCost
+    desired: DesiredState,
+    observed: ObservedState,
+    changes: Sequence[Change],
+    cost: PlanCost,
+    allow: frozenset[str],
 ) -> list[CheckOutcome]:
     """Policy of `arena.yaml` over everything that would change."""
     touched = [
@@ -114,11 +151,30 @@ def checks(
     ]
     policy = desired.policy
     return [
+        *_removals(observed, changes, allow),
         *_budget(policy, cost),
         *_tiers(policy, touched),
         *_owners(policy, touched),
         *_offered(observed, touched),
     ]
+
+
+def _removals(
+    observed: ObservedState, changes: Sequence[Change], allow: frozenset[str]
+) -> Iterable[CheckOutcome]:
+    """Many removals at once are more often an accident than a wish."""
+    owned = len(observed.resources)
+    removed = sum(change.action.removes and change.reason == REMOVED for change in changes)
+    if (
+        owned >= GUARDED_FROM
+        and removed > owned * REMOVED_AT_MOST
+        and not allow & {ALLOW_REMOVALS, ALLOW_EMPTY}
+    ):
+        message = (
+            f"{removed} of {owned} resources would be removed, more than {REMOVED_AT_MOST:.0%}; "
+            "if that is meant, add --allow removals"
+        )
+        yield CheckOutcome(name="removals", status=CheckStatus.FAIL, message=message)
 
 
 def _budget(policy: Policy, cost: PlanCost) -> Iterable[CheckOutcome]:

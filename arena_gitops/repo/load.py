@@ -18,6 +18,7 @@ from arena_gitops.repo.catalog import Catalog
 from arena_gitops.repo.files import Files
 from arena_gitops.repo.git import ROOT_FILE, Checkout, checkout, snapshot
 from arena_gitops.repo.resolve import resolve
+from arena_gitops.spec.resource import Address
 from arena_gitops.spec.stack import Stack
 from arena_gitops.spec.wire import Owner, Provenance
 from arena_gitops.state import DesiredState, Policy, TargetSpec
@@ -97,6 +98,7 @@ def _load(files: Checkout, namespace: str) -> DesiredState:
         ),
         targets=MappingProxyType(dict(_targets(stack))),
         default_target=_default_target(stack),
+        moved=MappingProxyType({Address.parse(m.to): Address.parse(m.source) for m in stack.moved}),
         provenance=_provenance(catalog, stack),
     )
 

@@ -19,6 +19,7 @@ _COLOURS: dict[Action, str] = {
     Action.NEW_VERSION: "yellow",
     Action.RESUME: "yellow",
     Action.REUSE: "cyan",
+    Action.MOVE: "cyan",
     Action.RETIRE: "red",
     Action.DESTROY: "red",
     Action.PENDING: "cyan",

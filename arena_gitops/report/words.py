@@ -14,6 +14,7 @@ MARKS: dict[Action, str] = {
     Action.NEW_VERSION: "±",
     Action.RESUME: "~",
     Action.REUSE: "=",
+    Action.MOVE: "→",
     Action.RETIRE: "-",
     Action.DESTROY: "-",
     Action.PENDING: "?",
@@ -29,6 +30,7 @@ VERBS: dict[Action, str] = {
     Action.NEW_VERSION: "new version",
     Action.RESUME: "resume",
     Action.REUSE: "reuse",
+    Action.MOVE: "move",
     Action.RETIRE: "retire",
     Action.DESTROY: "undeploy",
     Action.PENDING: "pending",
@@ -102,6 +104,7 @@ def summary_line(plan: Plan) -> str:
     versions = f"{n['new_version']} new version{'' if n['new_version'] == 1 else 's'}"
     acts = [f"{n['create']} to create", f"{n['update']} to update", versions]
     acts += [f"{n[key]} to {key}" for key in ("resume", "reuse", "retire", "destroy")]
+    acts += [f"{n['move']} to move"] if n.get("move") else []
     states = [f"{n[key]} {key}" for key in ("pending", "held", "stale", "blocked", "unchanged")]
     return f"Plan: {', '.join(acts)}. {', '.join(states)}. Cost: {_total(plan)}."
 

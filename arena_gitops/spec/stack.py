@@ -48,6 +48,16 @@ class StackPolicy(Frozen):
     require_owner: Bool = False
 
 
+_MOVABLE = r"^(dataset|environment|reward|experiment)/[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+
+
+class Moved(Frozen):
+    """A rename that cannot be seen, because other things changed with it."""
+
+    source: Annotated[str, Field(pattern=_MOVABLE, alias="from")]
+    to: Annotated[str, Field(pattern=_MOVABLE)]
+
+
 class Preview(Frozen):
     """Limits of runs in a pull request's namespace."""
 
@@ -69,6 +79,8 @@ class Stack(Frozen):
     roots: tuple[RepoPath, ...] = ROOTS
     """folders whose YAML files are read"""
     preview: Preview = Preview()
+    moved: tuple[Moved, ...] = ()
+    """what was renamed; harmless once it is done"""
 
     @model_validator(mode="after")
     def _knows_default_target(self) -> Self:

@@ -98,6 +98,16 @@ SITUATIONS = {
         small().state(), small().state(), target="prod", against="git:origin/main"
     ),
     "epochs": lambda: planned([], small(set={"training.num_epochs": 3}, **PAID)),
+    "move": lambda: planned(
+        [small(**PAID)],
+        Stack()
+        .project()
+        .dataset()
+        .reward()
+        .experiment("words-new", **PAID)
+        .deployment(experiment="words-new"),
+        RunScript.stays_running(step=320),
+    ),
     "failed_is_held": lambda: planned(
         [small(**PAID)], small(**PAID), RunScript.fails("ValueError: no number in the answer", step=64)
     ),

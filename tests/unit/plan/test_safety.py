@@ -119,3 +119,23 @@ def test_a_tier_the_platform_does_not_offer_is_a_warning(scene):
     assert (check.name, check.status) == ("tier", CheckStatus.WARN)
     assert "a100" in check.message
     assert "medium" in check.message
+
+
+def rewards(number):
+    stack = Stack()
+    for index in range(number):
+        stack.reward(f"reward-{index}", source=f"def reward(q, a, c):\n    return {index}.0\n")
+    return stack
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "applyable"), [(10, 7, True), (10, 6, False), (9, 1, True)], ids=str
+)
+def test_removing_more_than_a_third_of_many_needs_to_be_asked_for(scene, before, after, applyable):
+    here = scene().applied(rewards(before))
+    planned = here.plan(rewards(after))
+    assert planned.applyable is applyable
+    assert [check.name for check in planned.checks if check.status == "fail"] == (
+        [] if applyable else ["removals"]
+    )
+    assert here.plan(rewards(after), allow=frozenset({"removals"})).applyable

@@ -254,3 +254,20 @@ def test_a_faulty_head_is_an_error(repo):
     repo.write("arena.yaml", "nme: team\n")
     with pytest.raises(RepoError, match="unknown key 'nme'"):
         load_head(repo.root)
+
+
+def test_moves_are_read_from_the_stack(repo):
+    repo.write(
+        "arena.yaml",
+        "name: team\nproject: maths\nmoved:\n  - {from: experiment/old, to: experiment/sums-grpo}\n",
+    )
+    assert {str(to): str(old) for to, old in repo.load().moved.items()} == {
+        "experiment/sums-grpo": "experiment/old"
+    }
+
+
+def test_a_deployment_cannot_be_moved(repo):
+    repo.write(
+        "arena.yaml", "name: team\nproject: maths\nmoved:\n  - {from: deployment/a, to: deployment/b}\n"
+    )
+    assert all(problem.startswith("arena.yaml:4") for problem in repo.problems())

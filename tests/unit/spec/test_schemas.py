@@ -104,6 +104,13 @@ FIELDS = {
     "policy": st.fixed_dictionaries({}, optional={"max_credits_per_pr": SCALARS, "require_owner": SCALARS}),
     "roots": st.lists(WORDS, max_size=2),
     "preview": st.fixed_dictionaries({}, optional={"max_steps": SCALARS}),
+    "moved": st.lists(
+        st.fixed_dictionaries(
+            {"from": st.sampled_from(["experiment/a", "deployment/a", "a", 1])},
+            optional={"to": st.sampled_from(["experiment/b", None]), "why": WORDS},
+        ),
+        max_size=2,
+    ),
     "num_nodes": SCALARS,
     "rerun": SCALARS,
 }
