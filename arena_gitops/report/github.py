@@ -50,12 +50,13 @@ class _Section:
     items: Sequence[str]
     before: str = ""
     after: str = ""
+    title: str = ""
     missing: int = 0
     fence: bool = False
 
     def render(self) -> str:
         if not self.items:
-            return f"_{self.missing} more lines in the job summary._\n" if self.missing else ""
+            return f"_{self.title}: {self.missing} in the job summary._\n" if self.missing else ""
         body = fenced("\n".join(self.items).split("\n"), "text") if self.fence else "\n".join(self.items)
         more = f"\n\n_… {self.missing} more in the job summary._" if self.missing else ""
         return f"{self.before}{body}{more}{self.after}\n"
@@ -103,7 +104,7 @@ def unplanned(problems: Sequence[Diagnostic], place: Place, *, budget: int = SUM
         for problem in problems
         for line in clipped(str(problem), 2 * LONGEST_MESSAGE).splitlines() or [""]
     ]
-    section = _Section(0, lines, fence=True)
+    section = _Section(0, lines, title="Problems", fence=True)
     excess = len(head.encode()) + section.size + NOTE_BYTES - budget
     return head + (section.without(excess) if excess > 0 else section).render()
 
@@ -141,13 +142,21 @@ def _head(plan: Plan, place: Place) -> Iterator[str]:
     sign = "❌" if not plan.applyable else ("📋" if plan.has_changes else "✅")
     yield f"### {sign} Plan for {escaped(place.target)}" + (f", {escaped(place.root)}" if place.root else "")
     yield ""
-    yield f"**{words.summary_line(plan)}**"
+    yield f"**{_brief(plan)}**"
     yield ""
     if plan.mode == "offline":
         yield f"_Offline, against {escaped(plan.against or 'nothing')}: {text.OFFLINE[0].lower()}{text.OFFLINE[1:]}_\n"
     if not plan.has_changes:
         yield "No changes to make.\n"
     yield from _alarms(plan)
+
+
+def _brief(plan: Plan) -> str:
+    """The summary line without its zeros."""
+    counts, _, cost = words.summary_line(plan).removeprefix("Plan: ").rpartition(" Cost: ")
+    parts = [part for sentence in counts.rstrip(".").split(". ") for part in sentence.split(", ")]
+    told = ", ".join(part for part in parts if not part.startswith("0 "))
+    return f"{told or 'Nothing'}. Cost: {cost}"
 
 
 def _alarms(plan: Plan) -> Iterator[str]:
@@ -180,31 +189,30 @@ def _failing(plan: Plan) -> list[CheckOutcome]:
 
 def _sections(plan: Plan) -> Iterator[_Section]:
     """In the order in which they are read."""
-    told = sorted(
-        (change for change in plan.changes if change.action is not Action.NOOP),
-        key=lambda change: -change.severity,
-    )
+    elsewhere = {Action.NOOP, Action.PENDING}
+    told = [change for change in plan.changes if change.action not in elsewhere]
+    told.sort(key=lambda change: -change.severity)
     if told:
         table = "| | resource | action | why | cost |\n|---|---|---|---|---|\n"
-        yield _Section(3, [_row(change) for change in told], before=table)
-    waiting = [change for change in told if change.action is Action.PENDING]
-    if waiting:
+        yield _Section(3, [_row(change) for change in told], before=table, title="Resources")
+    if waiting := [change for change in plan.changes if change.action is Action.PENDING]:
         lines = [f"- {escaped(c.address)}: {_message(c.message)}" for c in waiting]
-        yield _Section(4, lines, before="**Waiting for somebody's choice:**\n\n")
+        yield _Section(4, lines, before="**Waiting for somebody's choice:**\n\n", title="Waiting")
     remarks = list(_remarks(plan))
     if remarks:
-        yield _Section(2, remarks)
+        yield _Section(2, remarks, title="Remarks")
     fields = [block for change in told if (block := _fields(change))]
     if fields:
-        yield _Section(1, fields, *_folded("Fields"), fence=True)
+        yield _folded(1, "Fields", fields)
     unchanged = [change for change in plan.changes if change.action is Action.NOOP]
     if unchanged:
         lines = [clipped(f"{c.address}  {c.message}", LONGEST_MESSAGE) for c in unchanged]
-        yield _Section(0, lines, *_folded("Unchanged"), fence=True)
+        yield _folded(0, "Unchanged", lines)
 
 
-def _folded(title: str) -> tuple[str, str]:
-    return f"<details><summary>{title}</summary>\n\n", "\n\n</details>"
+def _folded(rank: int, title: str, items: Sequence[str]) -> _Section:
+    before, after = f"<details><summary>{title}</summary>\n\n", "\n\n</details>"
+    return _Section(rank, items, before, after, title=title, fence=True)
 
 
 def _row(change: Change) -> str:
@@ -275,7 +283,7 @@ def mismatch(approved: Marker, plan: Plan, place: Place, *, budget: int = COMMEN
         f"### ⚠️ Not applied to {escaped(place.target)}: the plan needs to be approved again",
         "",
         f"Approved was `{plain(approved.plan_id or 'nothing')}`, now it is `{plain(plan.plan_id)}`.",
-        f"**{words.summary_line(plan)}**",
+        f"**{_brief(plan)}**",
         "",
         *_alarms(plan),
     ]

@@ -17,7 +17,7 @@ from arena_gitops.plan.model import Action, Plan, plan_id
 from arena_gitops.spec.resource import Frozen
 
 SIGNATURE_DIGITS = 24
-MOST_CHANGES_BYTES = 16_000
+MOST_CHANGES_BYTES = 24_000
 """Signatures of single changes are for telling a difference; a plan with more of them does without."""
 
 _LINE = re.compile(r"\A<!-- arena:plan v1 (\{[^\n]*\}) -->(?:\n|\Z)")

@@ -126,7 +126,13 @@ def test_the_comment_shows_what_changes_why_and_what_it_costs():
     assert "| `±` | experiment/words | new version | algorithm.lr is semantic | up to 28.9 credits" in body
     assert "  algorithm.lr  1e-05 → 2e-05  semantic  manifests/words.yaml:3" in body
     assert f"plan `{PLAN_ID}`" in body
-    assert "up to 118.3 credits" in body
+    assert "**1 new version. Cost: up to 118.3 credits.**" in body
+
+
+def test_what_waits_for_a_person_is_a_reminder_of_its_own():
+    body = github.comment(plan_of(change("deployment/w", Action.PENDING, message="no alias yet")), PLACE)
+    assert "**Waiting for somebody's choice:**\n\n- deployment/w: no alias yet" in body
+    assert "| resource |" not in body
 
 
 def test_the_marker_is_found_again_with_everything_in_it():
@@ -190,8 +196,8 @@ def test_text_of_strangers_never_breaks_out(address, message, value, note):
     assert set(links) == {PLACE.run_url}
     assert kinds.count("heading_open") == 1
     assert kinds.count("fence") == 2
-    assert kinds.count("tr_open") == 1 + 3
-    assert kinds.count("td_open") == 5 * 3
+    assert kinds.count("tr_open") == 1 + 2
+    assert kinds.count("td_open") == 5 * 2
     assert not re.search(r"(?<!\w)@\w|#\d|https?://|www\.|GH-\d", visible, re.IGNORECASE)
     assert not re.search("[\u202a-\u202e\u2066-\u2069]", body)
 
