@@ -290,9 +290,8 @@ class _Planner:
             notes = (f"the whole run: {notes[0]}", *notes[1:])
         known = self._known(resource)
         if action is not Action.RESUME and known is not None:
-            notes += (
-                f"continues run {known.run_id} ({known.state}, {known.max_steps:,} steps asked for then)",
-            )
+            named = f"run {known.run_id}" if known.version else f"the run of {TRAINED}/{known.experiment}"
+            notes += (f"continues {named} ({known.state}, {known.max_steps:,} steps asked for then)",)
         return notes
 
     def _known(self, resource: DesiredResource) -> KnownRun | None:

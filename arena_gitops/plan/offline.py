@@ -9,8 +9,9 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from arena_gitops.plan.classify import TRAINED, spec_at
+from arena_gitops.plan.scope import rerun_of
 from arena_gitops.spec.job import RunState, RunStatus
-from arena_gitops.spec.wire import Owner, ResourceDocument
+from arena_gitops.spec.wire import KnownRun, Owner, ResourceDocument
 from arena_gitops.state import DesiredResource, DesiredState, ObservedState
 
 PLATFORM = "offline"
@@ -21,7 +22,12 @@ def assumed(base: DesiredState | None) -> ObservedState:
     if base is None:
         return ObservedState(platform=PLATFORM)
     found = {address: _document(resource, base.owner) for address, resource in base.resources.items()}
-    return ObservedState(platform=PLATFORM, resources=MappingProxyType(found))
+    runs = {
+        (document.fingerprint.run, rerun_of(document.spec)): _known(document.run)
+        for document in found.values()
+        if document.run is not None
+    }
+    return ObservedState(platform=PLATFORM, resources=MappingProxyType(found), runs=MappingProxyType(runs))
 
 
 def _document(resource: DesiredResource, owner: Owner) -> ResourceDocument:
@@ -35,6 +41,18 @@ def _document(resource: DesiredResource, owner: Owner) -> ResourceDocument:
         version=0,
         run=_completed(resource) if resource.address.kind == TRAINED else None,
         provenance=resource.provenance,
+    )
+
+
+def _known(run: RunStatus) -> KnownRun:
+    """The run of the base as a result that its equals share: a rename trains nothing."""
+    return KnownRun(
+        run_id=run.run_id,
+        fingerprint=run.fingerprint,
+        experiment=run.experiment,
+        version=0,
+        state=run.state.value,
+        max_steps=run.max_steps,
     )
 
 

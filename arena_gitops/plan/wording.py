@@ -76,6 +76,8 @@ def progress(run: RunStatus) -> str:
 
 def known_run(run: KnownRun) -> str:
     """A run that already did this work."""
+    if run.version == 0:  # an offline plan: of the run nothing is known but that it is the same work
+        return f"{TRAINED}/{run.experiment} is the same work"
     fitness = "" if run.fitness is None else f", fitness {run.fitness:.4g}"
     return f"run {run.run_id} of {run.experiment} v{run.version} is the same work ({run.state}{fitness})"
 

@@ -38,7 +38,7 @@ def _lines(told: Explanation) -> Iterator[str]:
         yield from _fields(told)
     if told.files:
         yield ""
-        yield "  files that differ"
+        yield "  files that differ" if told.version is not None else "  files"
         width = max(len(file.path) for file in told.files)
         for file in told.files:
             yield f"    {file.path:<{width}}  {_short(file.old)} → {_short(file.new)}  {file.field}"

@@ -174,6 +174,14 @@ def test_a_raised_rerun_is_another_run_of_the_same_work(platform, stack, unique)
     assert known[first.run.fingerprint, 1].run_id == again.run.run_id
 
 
+def test_a_renamed_experiment_keeps_its_run_going(platform, stack, unique):
+    old = put_experiment(platform, usual(stack, unique))
+    new = put(platform, stack.experiment("renamed", set=unique), Address("experiment", "renamed"))
+    platform.retire(EXPERIMENT, stack.owner, etag=old.etag)
+    assert (new.run.run_id, new.version) == (old.run.run_id, 1)
+    assert platform.run_status(new.run.run_id).state is RunState.QUEUED
+
+
 def test_equal_work_is_one_run(platform, stack, unique):
     first = put_experiment(platform, usual(stack, unique))
     stack.experiment("words-again", set=unique)

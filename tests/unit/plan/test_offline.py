@@ -45,6 +45,33 @@ def test_a_new_dataset_makes_its_experiments_stale_without_a_version_number():
     assert stale.message.startswith("the version before was trained on earlier content of dataset/words")
 
 
+def renamed(**experiment):
+    after = Stack().project().dataset().reward().experiment("words-new", **experiment)
+    return after.deployment(experiment="words-new")
+
+
+def test_a_rename_is_a_move_here_too():
+    assert actions(offline(small(), renamed())) == {
+        "experiment/words-new": "move",
+        "experiment/words-grpo": "retire",
+        "deployment/words": "update",
+    }
+
+
+def test_equal_work_is_reused_and_no_run_id_is_invented():
+    (change,) = [c for c in offline(small(), small().experiment("again")).changes if c.action == "reuse"]
+    assert change.message == "experiment/words-grpo is the same work"
+
+
+def test_a_rename_that_asks_for_more_continues_what_was_there():
+    change = offline(small(), renamed(set={"training.max_steps": 2000})).changes[1]
+    assert (change.address, change.reason) == ("experiment/words-new", "moved")
+    assert (
+        change.notes[-1]
+        == "continues the run of experiment/words-grpo (completed, 1,000 steps asked for then)"
+    )
+
+
 def test_the_cost_is_unknown_not_zero():
     plan = offline(small(tier="large"), small(tier="large", set={"algorithm.lr": 3e-5}))
     assert (plan.cost.max_new, plan.cost.unknown) == (0.0, 1)

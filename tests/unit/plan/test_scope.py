@@ -151,4 +151,6 @@ def test_another_dataset_does_not_wake_a_stale_experiment(scene):
 def test_what_was_asked_for_travels_in_the_plan_file(scene):
     scope = Scope(select=("+experiment/words-grpo",), rerun=(EXPERIMENT,))
     plan = scene().applied(small()).plan(small(), scope=scope)
-    assert Plan.from_json(plan.to_json()).scope == scope
+    saved = Plan.from_json(plan.to_json())
+    assert saved.scope == scope
+    assert scene().applied(small()).plan(small(), scope=saved.scope).plan_id == plan.plan_id
