@@ -87,6 +87,10 @@ def _moved(change: Change, observed: ObservedState) -> str | None:
         if expected is None:
             return f"{change.address} exists by now"
         return f"{change.address} is gone" if found is None else f"{change.address} was changed by somebody"
+    status = document.deployment if document else None
+    chosen = status.choice.digest if status and status.choice else None
+    if change.preconditions.choice is not None and chosen != change.preconditions.choice:
+        return f"the alias that {change.address} follows points elsewhere by now"
     phase = phase_of(document)
     if change.preconditions.status and phase.value not in change.preconditions.status:
         return f"the run of {change.address} is {phase.value} by now"

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from arena_gitops.apply.events import Listener, Progressed, silent
 from arena_gitops.errors import CheckFailedError, FailedStep, PartialApplyError, WaitTimeoutError
-from arena_gitops.plan.model import Plan
+from arena_gitops.plan.model import Action, Plan
 from arena_gitops.platforms.base import Platform
 from arena_gitops.spec.job import RunState, RunStatus
 from arena_gitops.spec.resource import Address
@@ -88,12 +88,15 @@ class _Scope:
 
     addresses: frozenset[Address]
     acted: frozenset[Address]
+    known: frozenset[str]
+    """what the plan said already about deployments that are held"""
 
     @classmethod
     def of(cls, plan: Plan) -> _Scope:
         kept = [change for change in plan.changes if not change.action.removes]
         acted = frozenset(change.at for change in kept if change.action.acts)
-        return cls(frozenset(change.at for change in kept), acted)
+        known = frozenset(change.message for change in kept if change.action is Action.HELD)
+        return cls(frozenset(change.at for change in kept), acted, known)
 
     def runs(self, observed: ObservedState) -> tuple[RunStatus, ...]:
         found = (observed.resources.get(address) for address in sorted(self.addresses))
@@ -117,12 +120,15 @@ class _Scope:
         if runs:
             lines = "\n  ".join(_failed_run(document) for document in runs)
             raise CheckFailedError(f"{len(runs)} run{'' if len(runs) == 1 else 's'} failed\n  {lines}")
-        rollouts = [d for d in self._deployed(observed) if d.deployment and d.deployment.state == "failed"]
+        rollouts = [d for d in self._deployed(observed) if d.deployment and self._failed(d.deployment)]
         if rollouts:
             steps = tuple(
                 FailedStep(f"deployment/{d.name}", d.deployment.message) for d in rollouts if d.deployment
             )
             raise PartialApplyError("a rollout failed; what served before goes on serving", steps)
+
+    def _failed(self, status: DeploymentStatus) -> bool:
+        return status.state == "failed" or (status.refused and status.message not in self.known)
 
     def waiting(self, observed: ObservedState, until: Until) -> list[str]:
         """What has not got there yet, in words."""
@@ -169,6 +175,8 @@ def _unsettled(document: ResourceDocument, observed: ObservedState) -> str | Non
     if run is None or run.state in {RunState.STOPPED, RunState.FAILED}:
         return None  # nothing will come to be promoted
     checkpoint = str(document.spec.get("checkpoint", "best"))
+    if (choice := status.choice) is not None and choice.applied and choice.digest != status.digest:
+        return now if status.state in {"serving", "pending"} and status.hold is None else None
     if checkpoint.startswith("@") or status.state in {"held", "undeployed"}:
         return None  # people decide what happens next
     return _behind(status, run, checkpoint) if status.state == "serving" else now

@@ -25,6 +25,7 @@ PAST = {
     "new_version": "new version",
     "resume": "resumed",
     "reuse": "reused",
+    "promote": "chosen",
     "retire": "retired",
     "destroy": "destroyed",
 }

@@ -32,6 +32,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "fmt": ("arena_gitops.cli.fmt:fmt", "Lay out the repository's YAML files evenly."),
     "status": ("arena_gitops.cli.status:status", "Show the runs and deployments of this stack."),
     "runs": ("arena_gitops.cli.runs:runs", "Show, follow and stop runs."),
+    "rollback": ("arena_gitops.cli.rollback:rollback", "Serve an earlier revision again, and hold it there."),
+    "resume": (
+        "arena_gitops.cli.rollback:resume",
+        "End the hold of a rollback, or try a rollout that failed once more.",
+    ),
     "agent": ("arena_gitops.cli.agent:agent", "List and use what is deployed."),
     "server": ("arena_gitops.cli.server:server", "Start, stop and inspect the local server."),
     "ci": ("arena_gitops.cli.ci.group:ci", "Plan, comment and apply in a GitHub workflow."),

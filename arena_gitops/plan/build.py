@@ -46,6 +46,7 @@ COUNTED = (
     Action.CREATE,
     Action.UPDATE,
     Action.NEW_VERSION,
+    Action.PROMOTE,
     Action.RESUME,
     Action.REUSE,
     Action.MOVE,

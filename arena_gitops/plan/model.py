@@ -36,6 +36,8 @@ class Action(StrEnum):
     CREATE = "create"
     UPDATE = "update"
     NEW_VERSION = "new_version"
+    PROMOTE = "promote"
+    """a person has chosen another checkpoint: the apply takes the choice over"""
     RESUME = "resume"
     REUSE = "reuse"
     MOVE = "move"
@@ -79,8 +81,9 @@ SEVERITY: dict[Action, int] = {
     Action.MOVE: 2,
     # import is 2 too, 3 is cap: later rooms
     Action.RESUME: 4,
-    # 5 is migrate, 6 is promote
+    # 5 is migrate
     Action.REUSE: 6,
+    Action.PROMOTE: 6,
     Action.CREATE: 7,
     Action.NEW_VERSION: 7,
     Action.RETIRE: 8,
@@ -139,6 +142,8 @@ class Preconditions(Frozen):
     """None: the resource must not exist"""
     status: tuple[str, ...] = ()
     """run states in which this action is the right one; empty: any"""
+    choice: str | None = None
+    """digest of the checkpoint that a person's alias must still name"""
 
 
 class Change(Frozen):

@@ -1,7 +1,8 @@
 """What will be served, and when: promoting is the server's work, so the plan says it as a note.
 
-A standing choice (`best`, `step_N`) is resolved by the server when the experiment's current run ends; a human
-choice (`"@alias"`) waits for people. Neither is a change of this plan.
+A standing choice (`best`, `step_N`) is resolved by the server when the experiment's current run ends: no change of
+this plan. A human choice (`"@alias"`) waits for people; once they have chosen something new, taking it over is a
+change like any other, since only an apply moves its traffic.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import Any
 from arena_gitops.plan.classify import TRAINED
 from arena_gitops.plan.model import Action, Change
 from arena_gitops.plan.phase import Phase, numbered, phase_of
+from arena_gitops.spec.digest import sha256_json
 from arena_gitops.spec.resource import Address
-from arena_gitops.spec.wire import ResourceDocument
+from arena_gitops.spec.wire import AliasChoice, DeploymentStatus, Hold, ResourceDocument
 from arena_gitops.state import DesiredState, ObservedState
 
 DEPLOYMENT = "deployment"
@@ -38,7 +40,11 @@ def _annotated(
     awaited = _awaited(followed, document)
     note = _note(resource.spec, awaited, document)
     if change.action is Action.NOOP:
-        return change.model_copy(update=_state(observed.resources.get(change.at), note, awaited))
+        current = observed.resources.get(change.at)
+        status = current.deployment if current else None
+        if status is not None and status.hold is None and (choice := _new_choice(status)) is not None:
+            return _promoted(change, choice, status, document)
+        return change.model_copy(update=_state(current, note, awaited))
     return change.model_copy(update={"notes": (*change.notes, note) if note else change.notes})
 
 
@@ -70,6 +76,8 @@ def _state(document: ResourceDocument | None, note: str, awaited: str | None) ->
     if status is None or document is None:
         return {}
     alias = str(document.spec.get("checkpoint", "")).startswith("@")
+    if (special := _of_people(status, document.name)) is not None:
+        return special
     match status.state:
         case "held" | "failed":
             reason = f"deployment_{status.state}"
@@ -80,6 +88,59 @@ def _state(document: ResourceDocument | None, note: str, awaited: str | None) ->
             return {"message": note if awaited and not alias else ""}
         case _:
             return {"message": f"{status.state}: {note or status.message}".rstrip(": ")}
+
+
+def _of_people(status: DeploymentStatus, name: str) -> dict[str, object] | None:
+    """What somebody's rollback or alias makes of it; None where neither has a say."""
+    if status.hold is not None:
+        return {"action": Action.HELD, "reason": "deployment_rolled_back", "message": held(status.hold, name)}
+    choice = status.choice
+    if choice is None or not choice.message or status.state not in {"serving", "pending"}:
+        return None
+    if status.state == "pending" and choice.known:
+        return {"action": Action.PENDING, "reason": "human_choice", "message": choice.message}
+    return {"message": choice.message}
+
+
+def held(hold: Hold, name: str) -> str:
+    """What a rollback means until somebody ends it."""
+    return (
+        f"≠ held at r{hold.revision}, repo wants r{hold.wanted} (rolled back by {hold.by}); "
+        f"arena resume deployment/{name} ends it, and so does a change of its file"
+    )
+
+
+def _new_choice(status: DeploymentStatus) -> AliasChoice | None:
+    """What people have chosen and no apply has taken over yet."""
+    choice = status.choice
+    return choice if choice is not None and choice.digest is not None and not choice.applied else None
+
+
+def _promoted(
+    change: Change, choice: AliasChoice, status: DeploymentStatus, experiment: ResourceDocument | None
+) -> Change:
+    """The change that moves traffic to what people have chosen."""
+    now = f"{status.checkpoint} of {status.run_id}" if status.checkpoint else "nothing"
+    where = f"{choice.checkpoint} of {choice.run_id}"
+    message = f"@{choice.alias} is version {choice.version}: {where} (v{choice.run_version}); {now} serves"
+    outdated = experiment is not None and choice.run_version != experiment.version
+    warning = (
+        f"alias points to v{choice.run_version}, repo is v{experiment.version}"
+        if outdated and experiment
+        else ""
+    )
+    etag = change.preconditions.etag
+    return change.model_copy(
+        update={
+            "action": Action.PROMOTE,
+            "reason": "alias_moved",
+            "message": message,
+            "severity": Action.PROMOTE.severity,
+            "preconditions": change.preconditions.model_copy(update={"choice": choice.digest}),
+            "idempotency_key": sha256_json([change.address, etag, change.fingerprint.new, choice.digest]),
+            "notes": (*change.notes, warning) if warning else change.notes,
+        }
+    )
 
 
 def _gate(gate: Mapping[str, Any] | None) -> str:

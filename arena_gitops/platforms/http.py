@@ -25,6 +25,9 @@ from arena_gitops.spec.wire import (
     Owner,
     PutResource,
     ResourceDocument,
+    ResumeRequest,
+    Revision,
+    RollbackRequest,
     StateDocument,
     StoredEvent,
     Tier,
@@ -38,6 +41,7 @@ STREAM_ERROR = "\n[ERROR:"
 """A chunk of generated text that starts so is an error of the model server, not text (Arena protocol)."""
 
 _CHECK_LINE: TypeAdapter[CheckResult | CheckSummary] = TypeAdapter(CheckLine)
+_REVISIONS: TypeAdapter[tuple[Revision, ...]] = TypeAdapter(tuple[Revision, ...])
 _TIERS: TypeAdapter[tuple[Tier, ...]] = TypeAdapter(tuple[Tier, ...])
 
 Document = TypeVar("Document", bound=Frozen)
@@ -174,6 +178,25 @@ class HttpPlatform:
             Request("GET", f"{_run_path(run_id)}/logs", repeatable=True, read_timeout_s=UPLOAD_TIMEOUT_S)
         )
 
+    def revisions(self, deployment: str, namespace: str) -> tuple[Revision, ...]:
+        """Every rollout of a deployment, oldest first."""
+        path = f"{_deployment_path(deployment)}/revisions"
+        request = Request("GET", path, {"namespace": namespace}, repeatable=True)
+        return _parse_any(_REVISIONS, self._door.call(request).text, request)
+
+    def rollback(self, deployment: str, owner: Owner, to: int | None) -> ResourceDocument:
+        """Hold a deployment at an earlier revision; None: at the one that served before."""
+        body = _model_body(RollbackRequest(owner=owner, to=to))
+        request = Request("POST", f"{_deployment_path(deployment)}/rollback", headers=dict(JSON), body=body)
+        return _parse(ResourceDocument, self._door.call(request).text, request)
+
+    def resume(self, deployment: str, owner: Owner) -> ResourceDocument:
+        """End a hold, and try a failed rollout again."""
+        body = _model_body(ResumeRequest(owner=owner))
+        path = f"{_deployment_path(deployment)}/resume"
+        request = Request("POST", path, headers=dict(JSON), body=body, repeatable=True)
+        return _parse(ResourceDocument, self._door.call(request).text, request)
+
     def tiers(self) -> tuple[Tier, ...]:
         """The compute classes of the server."""
         request = Request("GET", f"{API}/tiers", repeatable=True)
@@ -274,6 +297,10 @@ def _blob_path(digest: str) -> str:
 
 def _resource_path(address: Address) -> str:
     return f"{API}/resources/{quote(address.kind, safe='')}/{quote(address.name, safe='')}"
+
+
+def _deployment_path(name: str) -> str:
+    return f"{API}/deployments/{quote(name, safe='')}"
 
 
 def _run_path(run_id: str) -> str:

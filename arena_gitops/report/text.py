@@ -17,6 +17,7 @@ _COLOURS: dict[Action, str] = {
     Action.CREATE: "green",
     Action.UPDATE: "yellow",
     Action.NEW_VERSION: "yellow",
+    Action.PROMOTE: "yellow",
     Action.RESUME: "yellow",
     Action.REUSE: "cyan",
     Action.MOVE: "cyan",

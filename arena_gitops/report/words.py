@@ -12,6 +12,7 @@ MARKS: dict[Action, str] = {
     Action.CREATE: "+",
     Action.UPDATE: "~",
     Action.NEW_VERSION: "±",
+    Action.PROMOTE: "↑",
     Action.RESUME: "~",
     Action.REUSE: "=",
     Action.MOVE: "→",
@@ -28,6 +29,7 @@ VERBS: dict[Action, str] = {
     Action.CREATE: "create",
     Action.UPDATE: "update",
     Action.NEW_VERSION: "new version",
+    Action.PROMOTE: "promote",
     Action.RESUME: "resume",
     Action.REUSE: "reuse",
     Action.MOVE: "move",
@@ -102,7 +104,8 @@ def summary_line(plan: Plan) -> str:
     """The one line for grep: every count, in this order, whatever they are."""
     n = plan.summary
     versions = f"{n['new_version']} new version{'' if n['new_version'] == 1 else 's'}"
-    acts = [f"{n['create']} to create", f"{n['update']} to update", versions]
+    promoted = [f"{n['promote']} to promote"] if n["promote"] else []
+    acts = [f"{n['create']} to create", f"{n['update']} to update", versions, *promoted]
     acts += [f"{n[key]} to {key}" for key in ("resume", "reuse", "retire", "destroy")]
     acts += [f"{n['move']} to move"] if n.get("move") else []
     states = [f"{n[key]} {key}" for key in ("pending", "held", "stale", "blocked", "unchanged")]

@@ -13,6 +13,9 @@
 | `POST /api/v1/runs/{id}/stop` | | `RunStatus` |
 | `POST /api/v1/workers/claim` | `ClaimRequest` | `Claim`, or 204 when there is nothing to do |
 | `POST /api/v1/workers/jobs/{run_id}/{segment}/events` | `EventBatch` | `EventReceipt` |
+| `GET  /api/v1/deployments/{name}/revisions?namespace=` | | list of `Revision` |
+| `POST /api/v1/deployments/{name}/rollback` | `RollbackRequest` | `ResourceDocument` |
+| `POST /api/v1/deployments/{name}/resume` | `ResumeRequest` | `ResourceDocument` |
 | `GET  /api/v1/tiers` | | list of `Tier` |
 | `GET  /healthz`, `/readyz` | | `{"ok": true, …}` |
 
@@ -67,6 +70,36 @@ class Tier(Frozen):
     """jobs that may run beside each other"""
 
 
+class AliasChoice(Frozen):
+    """What a person's alias means now, asked while the state was read."""
+
+    alias: str
+    known: bool = True
+    """False: MLflow did not answer, which is not the same as no alias"""
+    version: str | None = None
+    """of the registered model; None where the alias names nothing"""
+    run_id: str | None = None
+    run_version: int | None = None
+    checkpoint: str | None = None
+    """`step_N/mK`"""
+    digest: Digest | None = None
+    applied: bool = False
+    """whether an apply has taken this choice over; only an apply moves traffic"""
+    message: str = ""
+    """why it names nothing, in words"""
+
+
+class Hold(Frozen):
+    """A rollback that stays until the deployment's content changes or somebody resumes it."""
+
+    revision: int
+    """what serves meanwhile"""
+    wanted: int
+    """what served before, and would again"""
+    by: str
+    since: float
+
+
 class DeploymentStatus(Frozen):
     """The served thing as the server sees it."""
 
@@ -80,6 +113,38 @@ class DeploymentStatus(Frozen):
     digest: Digest | None = None
     url: str | None = None
     """`…/i/<name>` once it serves"""
+    choice: AliasChoice | None = None
+    """of a deployment that names an `@alias`; only in answers to `GET state` with `Cache-Control: no-cache`"""
+    hold: Hold | None = None
+    refused: bool = False
+    """whether the newest rollout failed and is not tried again by itself"""
+
+
+class Revision(Frozen):
+    """One rollout of a deployment."""
+
+    number: int
+    state: Literal["loading", "serving", "superseded", "failed"]
+    run_id: str
+    version: int
+    """of the experiment"""
+    checkpoint: str
+    digest: Digest
+    message: str = ""
+    created: float
+
+
+class RollbackRequest(Frozen):
+    """Back to an earlier revision; without `to`, to the one that served before."""
+
+    owner: Owner
+    to: int | None = Field(default=None, ge=1)
+
+
+class ResumeRequest(Frozen):
+    """End a hold, and try a failed rollout again."""
+
+    owner: Owner
 
 
 class ResourceDocument(Frozen):

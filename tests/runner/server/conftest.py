@@ -119,8 +119,8 @@ class Server:
     def state(self, stack="team"):
         return self.http.get("/api/v1/state", params={"stack": stack}).json()
 
-    def resource(self, address):
-        return next(r for r in self.state()["resources"] if f"{r['kind']}/{r['name']}" == address)
+    def resource(self, address, stack="team"):
+        return next(r for r in self.state(stack)["resources"] if f"{r['kind']}/{r['name']}" == address)
 
     def run(self, run_id):
         return self.http.get(f"/api/v1/runs/{run_id}").json()

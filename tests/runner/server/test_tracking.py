@@ -7,6 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from arena_gitops.app import Consent, World, apply, plan, wait
+from arena_gitops.apply.wait import Patience, Until
+from arena_gitops.errors import StaleError
+from arena_gitops.platforms.http import HttpPlatform
+from arena_gitops.spec.digest import fingerprint
+from arena_gitops.spec.resource import Address
+from arena_gitops.spec.wire import DeploymentSpec, Owner
+from arena_gitops.state import DesiredResource, DesiredState
 from arena_runner.server.ledger import Ledger, NewVersion
 from arena_runner.server.points import Point
 
@@ -125,6 +133,46 @@ def test_the_platform_keeps_best_and_serving_and_a_persons_alias_is_served_once_
     build.until(lambda: mlflow.get_registered_model("exp").aliases.get("serving") == version.version)
     build.until(lambda: mlflow.get_model_version_by_alias("exp", "best").tags["checkpoint"] == "step_24/m1")
     assert mlflow.get_registered_model("exp").aliases["champion"] == version.version
+
+
+def test_a_plan_shows_a_moved_alias_and_only_an_apply_moves_its_traffic(tracked, mlflow, build):
+    """The choice is made with MLflow's own client; plan and apply are those of the command line."""
+    server, _ = tracked
+    versions = {v.tags["checkpoint"]: v.version for v in mlflow.search_model_versions("name = 'exp'")}
+    platform = HttpPlatform(str(server.http.base_url), server.announcement()["token"])
+    world, desired = World(platform), only_a_deployment("chosen", "exp", "@candidate")
+    look = lambda: server.resource("deployment/chosen", stack="choosers")["deployment"]  # noqa: E731
+    planned = lambda: plan(world, desired, target="local")  # noqa: E731
+
+    mlflow.set_registered_model_alias("exp", "candidate", versions["step_16/m1"])
+    apply(world, planned(), desired, Consent.APPROVED)
+    build.until(lambda: look()["state"] == "serving")
+    assert not planned().has_changes
+
+    mlflow.set_registered_model_alias("exp", "candidate", versions["step_24/m0"])
+    (change,) = planned().changes
+    assert (change.action, change.reason) == ("promote", "alias_moved")
+    assert change.message.startswith("@candidate is version ")
+    assert (look()["revision"], look()["checkpoint"]) == (1, "step_16/m1"), "looking moves nothing"
+
+    stale = planned()
+    mlflow.set_registered_model_alias("exp", "candidate", versions["step_24/m1"])
+    with pytest.raises(StaleError, match="points elsewhere by now"):
+        apply(world, stale, desired, Consent.APPROVED)
+    now = planned()
+    apply(world, now, desired, Consent.APPROVED)
+    wait(world, now, Patience(Until.COMPLETE, timeout_s=30))
+    assert (look()["revision"], look()["checkpoint"]) == (2, "step_24/m1")
+    assert not planned().has_changes
+    platform.close()
+
+
+def only_a_deployment(name, experiment, checkpoint):
+    """A repository with one file, of a stack of its own."""
+    spec = DeploymentSpec(experiment=experiment, checkpoint=checkpoint).model_dump(mode="json")
+    address = Address("deployment", name)
+    resource = DesiredResource(address, spec, fingerprint(spec, {}))
+    return DesiredState(owner=Owner(stack="choosers"), resources={address: resource})
 
 
 def test_a_run_completes_while_mlflow_is_dead_and_mlflow_learns_everything_later(tracked, mlflow, build):

@@ -9,6 +9,7 @@ from arena_gitops.apply.wait import Patience, Until
 from arena_gitops.errors import CheckFailedError, PartialApplyError, WaitTimeoutError
 from arena_gitops.platforms.scripted import RunScript
 from arena_gitops.spec.resource import Address
+from arena_gitops.spec.wire import AliasChoice
 
 COMPLETE = Patience(Until.COMPLETE, timeout_s=10.0, poll_s=1.0)
 
@@ -119,6 +120,33 @@ def test_a_rollout_that_failed_is_a_partial_apply(scene):
     with pytest.raises(PartialApplyError) as failure:
         wait(here.world, planned, COMPLETE)
     assert failure.value.failed[0].message == "probe 503"
+
+
+def test_a_refused_rollout_is_a_partial_apply_once(scene):
+    """The server holds the deployment; the next apply, which changes nothing about it, does not fail again."""
+    here, planned = applied(scene)
+    record = here.platform._ledger.find("main", Address("deployment", "words"))
+    told = {"state": "held", "refused": True, "message": "rollout of r2 failed: probe 503"}
+    record.served = record.served.model_copy(update=told)
+    with pytest.raises(PartialApplyError) as failure:
+        wait(here.world, planned, COMPLETE)
+    assert failure.value.failed[0].message == told["message"]
+    again = here.plan(small())
+    assert [change.action for change in again.changes] == ["held"]
+    assert wait(here.world, again, COMPLETE) is not None
+
+
+def test_a_choice_that_was_applied_is_waited_for_until_it_serves(scene):
+    stack = small().deployment(checkpoint="@champion")
+    here, planned = applied(scene, stack)
+    record = here.platform._ledger.find("main", Address("deployment", "words"))
+    digest = "sha256:" + "2" * 64
+    choice = AliasChoice(alias="champion", digest=digest, applied=True)
+    serving = record.served.model_copy(update={"state": "serving", "choice": choice, "digest": digest})
+    record.served = serving.model_copy(update={"digest": "sha256:" + "1" * 64})
+    here.clock.meanwhile = [lambda: setattr(record, "served", serving)]
+    wait(here.world, planned, COMPLETE)
+    assert here.clock.time == 1.0
 
 
 @pytest.mark.parametrize("state", ["loading", "probing"])

@@ -12,11 +12,21 @@ from sqlalchemy import select
 
 from arena_gitops.spec.job import RunStatus
 from arena_gitops.spec.resource import KINDS, NAME_PATTERN, Address, Frozen
-from arena_gitops.spec.wire import Owner, PutResource, ResourceDocument, StateDocument, StoredEvent, Tier
+from arena_gitops.spec.wire import (
+    Owner,
+    PutResource,
+    ResourceDocument,
+    ResumeRequest,
+    Revision,
+    RollbackRequest,
+    StateDocument,
+    StoredEvent,
+    Tier,
+)
 from arena_runner.server.api.door import TheWorld, caller, etag_header
 from arena_runner.server.auth import Caller, Role
 from arena_runner.server.refusals import RefusedError
-from arena_runner.server.services import documents, imperative, resources, runs
+from arena_runner.server.services import deployments, documents, imperative, resources, rollbacks, runs
 from arena_runner.server.store.tables import EventRow
 from arena_runner.server.world import World
 
@@ -59,9 +69,15 @@ def readyz(world: TheWorld) -> JSONResponse:
 def get_state(
     request: Request, world: TheWorld, _caller: Viewer, stack: str, namespace: Name = "main"
 ) -> Response:
-    """Everything managed by one stack in one namespace; 304 when the caller has it already."""
+    """Everything managed by one stack in one namespace; 304 when the caller has it already.
+
+    With `Cache-Control: no-cache` MLflow is asked what people's aliases mean now.
+    """
+    owner = Owner(stack=stack, namespace=namespace)
+    asked = "no-cache" in request.headers.get("cache-control", "")
+    choices = deployments.choices(world, owner) if asked else {}
     with world.store.read() as session:
-        document = documents.state(session, world, Owner(stack=stack, namespace=namespace))
+        document = documents.state(session, world, owner, choices)
     headers = {"ETag": f'"{document.etag}"', "Cache-Control": "no-cache"}
     if etag_header(request, "if-none-match") == document.etag:
         return Response(status_code=304, headers=headers)
@@ -129,6 +145,27 @@ def stop_run(world: TheWorld, _caller: Editor, run_id: str) -> RunStatus:
         answer = runs.status(session, world, run_id)
     world.bell.ring()
     return answer
+
+
+@router.get("/deployments/{deployment}/revisions")
+def get_revisions(
+    world: TheWorld, _caller: Viewer, deployment: str, namespace: Name = "main"
+) -> tuple[Revision, ...]:
+    """Every rollout of a deployment, oldest first."""
+    with world.store.read() as session:
+        return rollbacks.revisions(session, namespace, deployment)
+
+
+@router.post("/deployments/{deployment}/rollback")
+def roll_back(world: TheWorld, editor: Editor, deployment: str, body: RollbackRequest) -> ResourceDocument:
+    """Hold a deployment at an earlier revision."""
+    return rollbacks.rollback(world, deployment, body.owner, body.to, editor.subject)
+
+
+@router.post("/deployments/{deployment}/resume")
+def resume(world: TheWorld, _caller: Editor, deployment: str, body: ResumeRequest) -> ResourceDocument:
+    """End a hold."""
+    return rollbacks.resume(world, deployment, body.owner)
 
 
 def _text(path: Path) -> Iterator[bytes]:

@@ -45,9 +45,16 @@ class Look:
     target: Target | Waiting
 
     @property
+    def held_at(self) -> int | None:
+        """The revision a rollback named, as long as it holds."""
+        return int(self.state.hold["revision"]) if self.state.hold else None
+
+    @property
     def settled(self) -> bool:
         """Whether what should serve does."""
         serving, target = self.serving, self.target
+        if self.held_at is not None:
+            return serving is not None and serving.number == self.held_at
         return (
             serving is not None
             and isinstance(target, Target)
@@ -116,7 +123,10 @@ class DeploymentsController(Controller):
             self._say_served(look)
         elif look.state.refused != look.key and not _is_loading(look):
             _abandon(look, self.world.clock())
-            _begin(session, self.world, look, look.target)
+            if look.held_at is None:
+                _begin(session, self.world, look, look.target)
+            else:
+                _return_to(session, look, look.held_at, self.world.clock())
 
     def _say_served(self, look: Look) -> None:
         """Serving, or on the way back after its model server was restarted."""
@@ -126,7 +136,7 @@ class DeploymentsController(Controller):
         if unloadable is not None:
             _say(look, "held", unloadable)
         elif model in self.world.links.model_servers:
-            _say(look, "serving", "")
+            _say(look, "held" if look.held_at else "serving", _hold_message(look))
         elif broken is not None:
             _say(look, "held", f"the model server of {model} does not start: {broken}")
         else:
@@ -194,7 +204,7 @@ class DeploymentsController(Controller):
         broken = self.fleet.broken(model)
         if broken is not None:
             raise RolloutError(f"the model server of {model} does not start: {broken}")
-        if self.world.clock() - revision.created > LOAD_S:
+        if self.world.clock() - revision.updated > LOAD_S:
             raise RolloutError(f"it did not load within {LOAD_S:g} s")
 
     @contextmanager
@@ -285,6 +295,22 @@ def _begin(session: Session, world: World, look: Look, target: Target) -> None:
     _say(look, "loading", f"loading {target.checkpoint.label} on {model.id}")
 
 
+def _return_to(session: Session, look: Look, number: int, now: float) -> None:
+    """An earlier revision is loaded again, under its own number."""
+    query = select(RevisionRow).where(RevisionRow.namespace == look.row.namespace)
+    query = query.where(RevisionRow.deployment == look.row.name, RevisionRow.number == number)
+    revision = session.scalars(query).one()
+    revision.state, revision.message, revision.updated = "loading", "", now
+    _say(look, "loading", f"going back to r{number} {revision.checkpoint}")
+
+
+def _hold_message(look: Look) -> str:
+    hold = look.state.hold
+    if not hold:
+        return ""
+    return f"held at r{hold['revision']}, instead of r{hold['wanted']}: rolled back by {hold['by']}"
+
+
 def _abandon(look: Look, now: float) -> None:
     """A rollout that is not wanted any more."""
     if look.loading is not None:
@@ -294,6 +320,8 @@ def _abandon(look: Look, now: float) -> None:
 
 def _is_loading(look: Look) -> bool:
     loading, target = look.loading, look.target
+    if look.held_at is not None:
+        return loading is not None and loading.number == look.held_at
     return (
         loading is not None
         and isinstance(target, Target)

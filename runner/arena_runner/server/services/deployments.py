@@ -7,9 +7,16 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from arena_gitops.spec.wire import DeploymentSpec, Owner
+from arena_gitops.spec.wire import AliasChoice, DeploymentSpec, Owner
 from arena_runner.server.registry import ask_alias, model_name
-from arena_runner.server.store.tables import DeploymentStateRow, RegistrationRow, ResourceRow, RevisionRow
+from arena_runner.server.store.tables import (
+    CheckpointRow,
+    DeploymentStateRow,
+    RegistrationRow,
+    ResourceRow,
+    RevisionRow,
+    RunRow,
+)
 from arena_runner.server.world import World
 
 
@@ -22,6 +29,15 @@ class Pin:
     member: int = 0
     missing: str = ""
     """in words, when the alias names nothing"""
+    version: str = ""
+    """of the registered model"""
+    known: bool = True
+    """False: MLflow did not answer"""
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Run, step and member."""
+        return self.run_id, self.step, self.member
 
 
 def look_up_alias(world: World, owner: Owner, spec: DeploymentSpec) -> Pin | None:
@@ -32,7 +48,7 @@ def look_up_alias(world: World, owner: Owner, spec: DeploymentSpec) -> Pin | Non
     model = model_name(owner.namespace, spec.experiment)
     answer = ask_alias(world.links.mlflow, model, alias)
     if not answer.reachable:
-        return Pin(missing=f"alias {alias!r} is unknown: MLflow did not answer; apply again")
+        return Pin(missing=f"alias {alias!r} is unknown: MLflow did not answer; apply again", known=False)
     if answer.version is None:
         page = f"{world.links.mlflow}/#/models/{model}"
         return Pin(missing=f"waiting for alias {alias!r} on model {model}: set it at {page} and apply again")
@@ -44,11 +60,48 @@ def look_up_alias(world: World, owner: Owner, spec: DeploymentSpec) -> Pin | Non
             f"alias {alias!r} points to version {answer.version} of {model}, which no run of this server made"
         )
         return Pin(missing=message)
-    return Pin(row.run_id, row.step, row.member)
+    return Pin(row.run_id, row.step, row.member, version=answer.version)
 
 
-def settle(session: Session, world: World, row: ResourceRow, pin: Pin | None) -> None:
-    """Store what the controller needs; a PUT lifts an earlier refusal."""
+def choices(world: World, owner: Owner) -> dict[str, AliasChoice]:
+    """By deployment, what people have chosen for it, asked now; deployments with a standing choice are left out."""
+    query = select(ResourceRow.name, ResourceRow.spec).where(
+        ResourceRow.kind == "deployment", ResourceRow.namespace == owner.namespace, ~ResourceRow.retired
+    )
+    with world.store.read() as session:
+        rows = list(session.execute(query.where(ResourceRow.stack == owner.stack)))
+    found = {}
+    for name, raw in rows:
+        spec = DeploymentSpec.model_validate(raw)
+        pin = look_up_alias(world, owner, spec)
+        if pin is not None:
+            found[name] = _choice(world, owner, name, spec.checkpoint.removeprefix("@"), pin)
+    return found
+
+
+def _choice(world: World, owner: Owner, name: str, alias: str, pin: Pin) -> AliasChoice:
+    """A pin as the state document tells it."""
+    if pin.missing:
+        return AliasChoice(alias=alias, known=pin.known, message=pin.missing)
+    with world.store.read() as session:
+        state = session.get(DeploymentStateRow, (owner.namespace, name))
+        run = session.get_one(RunRow, pin.run_id)
+        query = select(CheckpointRow.digest).where(CheckpointRow.run_id == pin.run_id)
+        query = query.where(CheckpointRow.step == pin.step, CheckpointRow.member == pin.member)
+        digest = session.scalar(query)
+    return AliasChoice(
+        alias=alias,
+        version=pin.version,
+        run_id=pin.run_id,
+        run_version=run.version,
+        checkpoint=f"step_{pin.step}/m{pin.member}",
+        digest=digest,
+        applied=state is not None and state.pin is not None and Pin(**state.pin).place == pin.place,
+    )
+
+
+def settle(session: Session, world: World, row: ResourceRow, pin: Pin | None, *, changed: bool) -> None:
+    """Store what the controller needs; a PUT lifts an earlier refusal, and one with new content a hold."""
     state = session.get(DeploymentStateRow, (row.namespace, row.name))
     if state is None:
         state = DeploymentStateRow(namespace=row.namespace, name=row.name, state="pending", revision=0)
@@ -56,7 +109,7 @@ def settle(session: Session, world: World, row: ResourceRow, pin: Pin | None) ->
     if state.revision == 0 or state.state == "undeployed":
         state.state, state.message = "pending", "not looked at yet"
     state.refused = None
-    state.pinned = asdict(pin) if pin else None
+    state.decide(asdict(pin) if pin else None, None if changed else state.hold)
     state.updated = world.clock()
 
 

@@ -12,6 +12,7 @@ from arena_gitops.spec.algorithms import ALGORITHMS
 from arena_gitops.spec.digest import Fingerprint, sha256_json
 from arena_gitops.spec.job import RunStatus
 from arena_gitops.spec.wire import (
+    AliasChoice,
     DeploymentStatus,
     KnownRun,
     Owner,
@@ -37,7 +38,7 @@ class _Seen:
     """What the rows of several resources refer to, fetched at once."""
 
     runs: Mapping[int, RunStatus] = field(default_factory=dict)
-    deployments: Mapping[str, DeploymentStatus] = field(default_factory=dict)
+    deployments: dict[str, DeploymentStatus] = field(default_factory=dict)
 
 
 def document(session: Session, world: World, row: ResourceRow) -> ResourceDocument:
@@ -45,12 +46,17 @@ def document(session: Session, world: World, row: ResourceRow) -> ResourceDocume
     return _document(row, _look(session, world, [row]))
 
 
-def state(session: Session, world: World, owner: Owner) -> StateDocument:
-    """Everything `owner` has in its namespace."""
+def state(
+    session: Session, world: World, owner: Owner, choices: Mapping[str, AliasChoice] | None = None
+) -> StateDocument:
+    """Everything `owner` has in its namespace; `choices` are what people have chosen, by deployment."""
     query = select(ResourceRow).where(ResourceRow.namespace == owner.namespace, ~ResourceRow.retired)
     rows = list(session.scalars(query.order_by(ResourceRow.kind, ResourceRow.name)))
     own = [r for r in rows if r.stack == owner.stack]
     seen = _look(session, world, own)
+    for name, choice in (choices or {}).items():
+        if (status := seen.deployments.get(name)) is not None:
+            seen.deployments[name] = status.model_copy(update={"choice": choice})
     answer = StateDocument(
         platform="arena-runner",
         version=VERSION,
@@ -73,8 +79,16 @@ def deployment_status(
     served = {"run_id": revision.run_id, "checkpoint": revision.checkpoint} if revision else {}
     if revision:
         served |= {"digest": revision.digest, "url": f"{world.links.server}/i/{row.name}"}
+    refused = row.refused is not None and row.state == "held"
     return DeploymentStatus.model_validate(
-        {"state": row.state, "message": row.message, "revision": row.revision, **served}
+        {
+            "state": row.state,
+            "message": row.message,
+            "revision": row.revision,
+            "hold": row.hold,
+            "refused": refused,
+            **served,
+        }
     )
 
 

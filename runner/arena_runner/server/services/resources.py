@@ -55,7 +55,7 @@ def put(world: World, request: Put) -> ResourceDocument:
         if isinstance(spec, ExperimentSpec):
             experiments.settle(session, world, row, spec, returned=moved)
         if isinstance(spec, DeploymentSpec):
-            deployments.settle(session, world, row, alias)
+            deployments.settle(session, world, row, alias, changed=moved)
         session.flush()
         answer = document(session, world, row)
         _remember(session, world, request, answer)
@@ -69,7 +69,7 @@ def retire(world: World, address: Address, owner: Owner, etag: str | None) -> No
         row = find(session, address, owner.namespace)
         if row is None or row.retired:
             return
-        _check_owner(row, owner)
+        check_owner(row, owner)
         if etag is not None and etag != row.etag:
             raise stale(f"{address} has changed since it was looked at (etag {row.etag}, not {etag})")
         row.retired = True
@@ -165,7 +165,7 @@ def _check_etag(row: ResourceRow | None, request: Put) -> None:
         if request.etag is not None:
             raise stale(f"{request.address} is gone; it was expected at etag {request.etag}")
         return
-    _check_owner(row, request.body.owner)
+    check_owner(row, request.body.owner)
     if request.etag is None:
         raise stale(f"{request.address} exists already (etag {row.etag}); it was expected to be new")
     if request.etag != row.etag:
@@ -174,7 +174,8 @@ def _check_etag(row: ResourceRow | None, request: Put) -> None:
         )
 
 
-def _check_owner(row: ResourceRow, owner: Owner) -> None:
+def check_owner(row: ResourceRow, owner: Owner) -> None:
+    """Refuse a caller whose stack does not own the resource."""
     if row.stack != owner.stack:
         address = f"{row.kind}/{row.name}"
         message = (

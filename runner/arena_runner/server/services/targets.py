@@ -53,12 +53,25 @@ def find(
     session: Session, row: ResourceRow, state: DeploymentStateRow, serving: RevisionRow | None
 ) -> Target | Waiting:
     """The deployment's rule applied to what exists."""
+    if state.hold:
+        return _rolled_back(session, row, int(state.hold["revision"]))
     spec = DeploymentSpec.model_validate(row.spec)
-    pin = Pin(**state.pinned) if state.pinned else None
+    pin = Pin(**state.pin) if state.pin else None
     found = _pinned(session, pin) if pin else _standing(session, row, spec)
     if isinstance(found, Waiting) or _is(serving, found) or spec.gate is None:
         return found
     return _gate(session, found, spec.gate, serving) or found
+
+
+def _rolled_back(session: Session, row: ResourceRow, number: int) -> Target | Waiting:
+    """The revision a rollback named; neither rule nor gate has a say while it holds."""
+    query = select(RevisionRow).where(RevisionRow.namespace == row.namespace)
+    revision = session.scalar(query.where(RevisionRow.deployment == row.name, RevisionRow.number == number))
+    if revision is None:
+        return Waiting("held", f"r{number} does not exist any more")
+    run = runs.get(session, revision.run_id).run
+    exports = runs.checkpoints_of(session, [run.id]).get(run.id, ())
+    return Target(run, revision.version, choose(revision.checkpoint, exports))
 
 
 def _pinned(session: Session, pin: Pin) -> Target | Waiting:

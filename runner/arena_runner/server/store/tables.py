@@ -12,6 +12,7 @@ from sqlalchemy import JSON, ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 Json = dict[str, Any]
+HOLD = "hold"
 
 
 class Base(DeclarativeBase):
@@ -204,8 +205,23 @@ class DeploymentStateRow(Base):
     refused: Mapped[str | None]
     """etag and digest of a rollout that failed: not tried again until one of them changes"""
     pinned: Mapped[Json | None]
-    """what an `@alias` meant when the deployment was PUT"""
+    """what people decided: what an `@alias` meant when the deployment was PUT, and under `hold` a rollback"""
     updated: Mapped[float]
+
+    @property
+    def pin(self) -> Json | None:
+        """What an `@alias` meant; None for a standing choice."""
+        return {k: v for k, v in (self.pinned or {}).items() if k != HOLD} or None
+
+    @property
+    def hold(self) -> Json | None:
+        """A rollback: revision, wanted, by, since."""
+        found: Json | None = (self.pinned or {}).get(HOLD)
+        return found
+
+    def decide(self, pin: Json | None, hold: Json | None) -> None:
+        """Store both, as one new value: SQLAlchemy does not see changes inside one."""
+        self.pinned = {**(pin or {}), **({HOLD: hold} if hold else {})} or None
 
 
 class RevisionRow(Base):
