@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from arena_runner.server.api import arena, blobs, checks, door, inference, native, openai, workers
+from arena_runner.server.api import arena, blobs, checks, door, inference, native, openai, sessions, workers
 from arena_runner.server.world import VERSION, World
 
 
@@ -14,6 +14,6 @@ def create_app(world: World) -> FastAPI:
     app.state.world = world
     door.install(app)
     routers = (native.health, native.router, blobs.router, workers.router, checks.router)
-    for router in (*routers, *arena.routers, inference.router, openai.router):
+    for router in (*routers, *arena.routers, inference.router, sessions.router, openai.router):
         app.include_router(router)
     return app

@@ -78,14 +78,29 @@ def completed(site, prepared):
     return site.wait("sums-v1", "completed", seconds=200)
 
 
-def test_the_whole_flow_ends_in_a_completion(site, client, completed):
+@pytest.fixture(scope="module")
+def served(site, client, completed):
     client.arena("agent", "deploy", "sums-v1")
-    site.until(
+    return site.until(
         lambda: site.get("/api/cli/v1/inference/deployments/one", name="sums-v1")["revision"], seconds=90
     )
 
+
+def test_the_whole_flow_ends_in_a_completion(client, served):
     assert client.arena("agent", "generate", "sums-v1", "--prompt", "What is 2 + 3?").out.strip()
     assert "sums-v1" in client.arena("agent", "list").text
+
+
+def test_a_conversation_is_kept_shown_and_deleted(client, served):
+    client.arena("agent", "run", "sums-v1")
+    client.arena("agent", "generate", "--prompt", "What is 4 + 4?", "--session-id", "talk")
+    client.arena("agent", "generate", "--prompt", "And plus 1?", "--session-id", "talk")
+
+    shown = client.arena("agent", "sessions", "get", "talk").text
+    assert "What is 4 + 4?" in shown
+    assert "And plus 1?" in shown
+    client.arena("agent", "sessions", "delete", "talk", "--yes")
+    assert "talk" not in client.arena("agent", "sessions", "list").text
 
 
 def test_metrics_and_checkpoints_are_shown(client, completed):

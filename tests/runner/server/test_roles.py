@@ -31,6 +31,9 @@ ROUTES = [
     ("GET", "/i/chat/status", {Role.INFERENCE, Role.EDITOR, Role.ADMIN}),
     ("POST", "/i/chat/generate", {Role.INFERENCE, Role.EDITOR, Role.ADMIN}),
     ("POST", "/i/chat/generate_stream", {Role.INFERENCE, Role.EDITOR, Role.ADMIN}),
+    ("GET", "/i/chat/sessions", {Role.INFERENCE, Role.EDITOR, Role.ADMIN}),
+    ("GET", "/i/chat/sessions/s", {Role.INFERENCE, Role.EDITOR, Role.ADMIN}),
+    ("DELETE", "/i/chat/sessions/s", {Role.INFERENCE, Role.EDITOR, Role.ADMIN}),
     ("GET", "/v1/models", {Role.INFERENCE, Role.EDITOR, Role.ADMIN}),
     ("GET", "/v1/models/chat", {Role.INFERENCE, Role.EDITOR, Role.ADMIN}),
     ("POST", "/v1/completions", {Role.INFERENCE, Role.EDITOR, Role.ADMIN}),
@@ -90,7 +93,11 @@ def test_the_table_above_has_every_route(client):
     known = {(method, path.partition("?")[0]) for method, path, _ in ROUTES}
     for path, methods in client.get("/openapi.json").json()["paths"].items():
         filled = path.replace("{run_id}", "r_1").replace("{segment}", "0").replace("{digest}", DIGEST)
-        filled = filled.replace("{kind}/{name}", "project/p").replace("{deployment}", "chat")
+        filled = (
+            filled.replace("{kind}/{name}", "project/p")
+            .replace("{deployment}", "chat")
+            .replace("{session_id}", "s")
+        )
         filled = filled.replace("/v1/models/{name}", "/v1/models/chat")
         for method in methods:
             assert filled in OPEN or (method.upper(), filled) in known, f"{method} {path} has no role test"

@@ -23,7 +23,7 @@ def test_status_has_exactly_the_published_keys(plane):
 
 def test_generate_answers_every_prompt_in_order(plane):
     plane.deploy("maths", "maths@1")
-    body = {"prompts": ["2 and 2", "3 and 9"], "params": GREEDY, "session_id": "new"}
+    body = {"prompts": ["2 and 2", "3 and 9"], "params": GREEDY}
     answer = plane.http().post("/i/maths/generate", json=body)
     assert set(answer.json()) == {
         "success",

@@ -15,11 +15,15 @@ from pydantic import Field
 from starlette.types import ASGIApp
 
 from arena_gitops.spec.resource import Frozen
-from arena_runner.server.api.door import TheWorld, caller
-from arena_runner.server.auth import Caller, Role
+from arena_runner.server.api.door import TheWorld
+from arena_runner.server.api.sessions import Inferrer, Talk
+from arena_runner.server.auth import Caller
 from arena_runner.server.model_client import ModelClient
+from arena_runner.server.refusals import RefusedError
 from arena_runner.server.served import Served, find
-from arena_runner.serving.protocol import Generate, GenerateOne, Params, Piece
+from arena_runner.server.services.sessions import Owner
+from arena_runner.server.world import World
+from arena_runner.serving.protocol import Generate, Generated, GenerateOne, Message, Params, Piece
 
 SERVED_BY = "x-arena-served-by"
 
@@ -35,7 +39,8 @@ async def _lifespan(app: ASGIApp) -> AsyncIterator[None]:
 
 router = APIRouter(prefix="/i/{deployment}", tags=["inference"], lifespan=_lifespan)
 
-Inferrer = Annotated[Caller, caller(Role.INFERENCE)]
+SessionId = Annotated[str | None, Field(min_length=1, max_length=200)]
+"""Made up by the client; one that nobody knows yet begins a session."""
 
 
 async def models_of(request: Request) -> ModelClient:
@@ -61,8 +66,7 @@ class Prompts(Frozen):
 
     prompts: Annotated[tuple[str, ...], Field(min_length=1, max_length=1024)]
     params: Params = Params()
-    session_id: str | None = None
-    """accepted and not used: sessions have no room yet"""
+    session_id: SessionId = None
 
 
 class Prompt(Frozen):
@@ -70,7 +74,7 @@ class Prompt(Frozen):
 
     prompt: str
     params: Params = Params()
-    session_id: str | None = None
+    session_id: SessionId = None
 
 
 @router.get("/status")
@@ -87,11 +91,15 @@ def status(served: TheServed) -> Response:
 
 
 @router.post("/generate")
-async def generate(served: TheServed, models: TheModels, body: Prompts) -> Response:
+async def generate(
+    world: TheWorld, caller: Inferrer, served: TheServed, models: TheModels, body: Prompts
+) -> Response:
     """Complete every prompt."""
-    done = await models.generate(
-        served, Generate(adapter=served.adapter, prompts=body.prompts, params=body.params)
-    )
+    if body.session_id is not None:
+        done = await _generate_in_session(_talk(world, caller, served, body), models, served, body.params)
+    else:
+        ask = Generate(adapter=served.adapter, prompts=body.prompts, params=body.params)
+        done = await models.generate(served, ask)
     tokens = sum(result.finish.completion_tokens for result in done.results)
     results = [
         {"prompt": prompt, "completion": result.text}
@@ -108,10 +116,15 @@ async def generate(served: TheServed, models: TheModels, body: Prompts) -> Respo
 
 
 @router.post("/generate_stream")
-async def generate_stream(served: TheServed, models: TheModels, body: Prompt) -> Response:
+async def generate_stream(
+    world: TheWorld, caller: Inferrer, served: TheServed, models: TheModels, body: Prompt
+) -> Response:
     """Complete one prompt as raw text, chunk by chunk."""
-    ask = GenerateOne(adapter=served.adapter, prompt=body.prompt, params=body.params)
-    pieces = await opened(models, served, ask)
+    if body.session_id is not None:
+        pieces = await _stream_in_session(_talk(world, caller, served, body), models, served, body.params)
+    else:
+        ask = GenerateOne(adapter=served.adapter, prompt=body.prompt, params=body.params)
+        pieces = await opened(models, served, ask)
 
     async def text() -> AsyncIterator[str]:
         async for piece in pieces:
@@ -136,6 +149,34 @@ async def opened(models: ModelClient, served: Served, ask: GenerateOne) -> Async
                 yield piece
 
     return pieces()
+
+
+def _talk(world: World, caller: Caller, served: Served, body: Prompts | Prompt) -> Talk:
+    prompts = body.prompts if isinstance(body, Prompts) else (body.prompt,)
+    if len(prompts) != 1:
+        raise RefusedError(422, "bad-request", "a session takes one prompt at a time")
+    owner = Owner(served.namespace, served.deployment, caller.subject)
+    return Talk(world, owner, body.session_id or "", prompts[0])
+
+
+async def _generate_in_session(talk: Talk, models: ModelClient, served: Served, params: Params) -> Generated:
+    async def send(messages: tuple[Message, ...]) -> Generated:
+        ask = Generate(adapter=served.adapter, messages=(messages,), params=params)
+        return await models.generate(served, ask)
+
+    done = await talk.ask(send)
+    await talk.keep(done.results[0].text)
+    return done
+
+
+async def _stream_in_session(
+    talk: Talk, models: ModelClient, served: Served, params: Params
+) -> AsyncIterator[Piece]:
+    async def send(messages: tuple[Message, ...]) -> AsyncIterator[Piece]:
+        ask = GenerateOne(adapter=served.adapter, messages=messages, params=params)
+        return await opened(models, served, ask)
+
+    return talk.heard(await talk.ask(send))
 
 
 def _answer(body: dict[str, Any], served: Served) -> Response:

@@ -16,8 +16,9 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from arena_runner.server.api.door import TheWorld
-from arena_runner.server.api.inference import SERVED_BY, Inferrer, TheModels, opened
+from arena_runner.server.api.inference import SERVED_BY, TheModels, opened
 from arena_runner.server.api.openai_body import ChatAsk, TextAsk
+from arena_runner.server.api.sessions import Inferrer
 from arena_runner.server.refusals import RefusedError
 from arena_runner.server.served import Served, everything, find
 from arena_runner.server.world import World

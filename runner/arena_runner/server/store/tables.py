@@ -294,3 +294,18 @@ class RegistrationRow(Base):
     step: Mapped[int] = mapped_column(primary_key=True)
     member: Mapped[int] = mapped_column(primary_key=True)
     version: Mapped[str]
+
+
+class ChatSessionRow(Base):
+    """One conversation of one person with a deployment."""
+
+    __tablename__ = "chat_sessions"
+    namespace: Mapped[str] = mapped_column(primary_key=True)
+    deployment: Mapped[str] = mapped_column(primary_key=True)
+    subject: Mapped[str] = mapped_column(primary_key=True)
+    session: Mapped[str] = mapped_column(primary_key=True)
+    """the client makes it up"""
+    content: Mapped[Json]
+    """`messages`, oldest first"""
+    created: Mapped[float]
+    updated: Mapped[float]
