@@ -48,6 +48,14 @@ class Comment(_Answer):
     user: User | None = None
 
 
+class Issue(_Answer):
+    """One issue."""
+
+    number: int
+    body: str | None = None
+    user: User | None = None
+
+
 class Commit(_Answer):
     """One end of a pull request."""
 
@@ -67,6 +75,7 @@ class Pull(_Answer):
 
 _COMMENTS = TypeAdapter(list[Comment])
 _PULLS = TypeAdapter(list[Pull])
+_ISSUES = TypeAdapter(list[Issue])
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +120,27 @@ class GitHub:
 
     def post(self, number: int, body: str) -> None:
         """Write a new comment."""
-        self._write("POST", f"{self._repository}/issues/{number}/comments", body, repeatable=False)
+        self._write("POST", f"{self._repository}/issues/{number}/comments", {"body": body})
 
     def edit(self, comment: int, body: str) -> None:
         """Put other text in the place of a comment's."""
-        self._write("PATCH", f"{self._repository}/issues/comments/{comment}", body, repeatable=True)
+        self._write("PATCH", f"{self._repository}/issues/comments/{comment}", {"body": body}, repeatable=True)
+
+    def open_issues(self, label: str) -> Iterator[Issue]:
+        """The open issues of a label."""
+        yield from self._pages(f"{self._repository}/issues", _ISSUES, {"state": "open", "labels": label})
+
+    def open_issue(self, title: str, body: str, label: str) -> None:
+        """Write a new issue; GitHub makes the label if there is none."""
+        self._write("POST", f"{self._repository}/issues", {"title": title, "body": body, "labels": [label]})
+
+    def edit_issue(self, number: int, body: str) -> None:
+        """Put other text in the place of an issue's."""
+        self._write("PATCH", f"{self._repository}/issues/{number}", {"body": body}, repeatable=True)
+
+    def close_issue(self, number: int) -> None:
+        """Say that an issue is done with."""
+        self._write("PATCH", f"{self._repository}/issues/{number}", {"state": "closed"}, repeatable=True)
 
     def merged_pull(self, sha: str) -> Pull | None:
         """The merged pull request a commit of the base branch came from, however it was merged."""
@@ -142,14 +167,13 @@ class GitHub:
             if 'rel="next"' not in answer.headers.get("Link", ""):
                 return
 
-    def _write(self, method: str, path: str, body: str, *, repeatable: bool) -> None:
-        data: dict[str, Any] = {"body": body}
+    def _write(self, method: str, path: str, data: dict[str, Any], *, repeatable: bool = False) -> None:
         request = Request(method, path, headers={**API, **JSON}, body=json_body(data), repeatable=repeatable)
         try:
             self._send(request)
         except AuthError as error:
             raise AuthError(
-                f"{error}; the job needs `permissions: pull-requests: write`, "
+                f"{error}; the job needs `permissions: pull-requests: write` (for issues `issues: write`), "
                 "which a pull request from a fork never has"
             ) from error
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from arena_gitops.errors import Diagnostic
+from arena_gitops.plan.drift import Drift
 from arena_gitops.plan.model import Action, Change, CheckOutcome, CheckStatus, Plan
 from arena_gitops.report import text, words
 from arena_gitops.report.marker import Marker, fitting, signatures
@@ -298,4 +299,24 @@ def mismatch(approved: Marker, plan: Plan, place: Place, *, budget: int = COMMEN
 
 def mismatch_key(place: Place) -> str:
     """The first line of such a comment: one per stack and target."""
-    return _marker(Place(place.target, place.root)).render().replace("arena:plan", "arena:mismatch", 1)
+    return _key("mismatch", place)
+
+
+def drifted(found: Drift, place: Place, *, budget: int = COMMENT_BYTES) -> str:
+    """The text of the issue about drift. No times and no links in it: what has not changed is not written again."""
+    count = f"{len(found.entries)} resource{'' if len(found.entries) == 1 else 's'}"
+    lines = [f"- {escaped(entry.address)}: {_message(entry.message)}" for entry in found.entries]
+    told = f"{count} not as stack {escaped(found.stack)} says:" if lines else "No drift."
+    head = f"{drift_key(place)}\n### Drift on {escaped(found.target)}\n\n{told}\n\n"
+    section = _Section(0, lines, title="Drift")
+    excess = len(head.encode()) + section.size + NOTE_BYTES - budget
+    return head + (section.without(excess) if excess > 0 else section).render()
+
+
+def drift_key(place: Place) -> str:
+    """The first line of such an issue: one per stack and target."""
+    return _key("drift", place)
+
+
+def _key(about: str, place: Place) -> str:
+    return _marker(Place(place.target, place.root)).render().replace("arena:plan", f"arena:{about}", 1)

@@ -26,6 +26,7 @@ LONGEST_BODY = 65_536
 PAGE = 30
 
 Answer = tuple[int, Any, dict[str, str]]
+NOT_FOUND: Answer = (404, {"message": "Not Found"}, {})
 
 
 @dataclass
@@ -33,6 +34,7 @@ class GitHubApi:
     url: str = ""
     comments: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     pulls: list[dict[str, Any]] = field(default_factory=list)
+    issues: list[dict[str, Any]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     refusals: list[Answer] = field(default_factory=list)
     """answered first, once each"""
@@ -68,27 +70,39 @@ class GitHubApi:
             return self._read(path, query, token)
         if token == FORK_TOKEN:
             return 403, {"message": "Resource not accessible by integration"}, {}
-        if len(body["body"]) > LONGEST_BODY:
-            return 422, {"message": "Validation Failed: body is too long (maximum is 65536 characters)"}, {}
-        return self._write(method, path, body["body"], LOGINS[token])
+        return self._write(method, path, body, LOGINS[token])
+
+    def _issue(self, method: str, path: str, body: dict[str, Any], login: str) -> dict[str, Any] | None:
+        if method == "POST" and path == f"/repos/{REPOSITORY}/issues":
+            number = len(self.issues) + 1
+            self.issues.append({"state": "open", **body, "number": number, "user": {"login": login}})
+            return self.issues[-1]
+        found = re.fullmatch(rf"/repos/{REPOSITORY}/issues/(\d+)", path)
+        if method == "PATCH" and found:
+            self.issues[int(found[1]) - 1] |= body
+            return self.issues[int(found[1]) - 1]
+        return None
 
     def _read(self, path: str, query: dict[str, list[str]], token: str) -> Answer:
+        if path == "/user" and token == PERSON_TOKEN:
+            return 200, {"login": LOGINS[token]}, {}
         if path == "/user":
-            if token == PERSON_TOKEN:
-                return 200, {"login": LOGINS[token]}, {}
             return 403, {"message": "Resource not accessible by integration"}, {}
+        listed = self._listed(path, query)
+        return NOT_FOUND if listed is None else self._page(listed, query)
+
+    def _listed(self, path: str, query: dict[str, list[str]]) -> list[Any] | None:
         if found := re.fullmatch(rf"/repos/{REPOSITORY}/issues/(\d+)/comments", path):
-            return self._page(self.comments.get(int(found[1]), []), query)
+            return self.comments.get(int(found[1]), [])
         if found := re.fullmatch(rf"/repos/{REPOSITORY}/commits/(\w+)/pulls", path):
-            return self._page(
-                [p for p in self.pulls if found[1] in {p["merge_commit_sha"], p["head"]["sha"]}], query
-            )
+            return [p for p in self.pulls if found[1] in {p["merge_commit_sha"], p["head"]["sha"]}]
         if path == f"/repos/{REPOSITORY}/pulls":
             label = query["head"][0]
-            return self._page(
-                [p for p in self.pulls if p["head"]["label"] == label and not p["merged_at"]], query
-            )
-        return 404, {"message": "Not Found"}, {}
+            return [p for p in self.pulls if p["head"]["label"] == label and not p["merged_at"]]
+        if path == f"/repos/{REPOSITORY}/issues":
+            wanted = (query["state"][0], query["labels"][0])
+            return [i for i in self.issues if (i["state"], i["labels"][0]) == wanted]
+        return None
 
     def _page(self, entries: list[Any], query: dict[str, list[str]]) -> Answer:
         page = int(query.get("page", ["1"])[0])
@@ -96,7 +110,12 @@ class GitHubApi:
         headers = {"Link": f'<{self.url}/?page={page + 1}>; rel="next"'} if more else {}
         return 200, entries[(page - 1) * PAGE : page * PAGE], headers
 
-    def _write(self, method: str, path: str, body: str, login: str) -> Answer:
+    def _write(self, method: str, path: str, sent: dict[str, Any], login: str) -> Answer:
+        if (issue := self._issue(method, path, sent, login)) is not None:
+            return 200, issue, {}
+        body = sent["body"]
+        if len(body) > LONGEST_BODY:
+            return 422, {"message": "Validation Failed: body is too long (maximum is 65536 characters)"}, {}
         if method == "POST" and (found := re.fullmatch(rf"/repos/{REPOSITORY}/issues/(\d+)/comments", path)):
             self.say(int(found[1]), login, body)
             return 201, self.comments[int(found[1])][-1], {}

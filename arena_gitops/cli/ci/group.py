@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from arena_gitops.cli.ci.apply import apply
+from arena_gitops.cli.ci.drift import drift
 from arena_gitops.cli.ci.plan import plan
 from arena_gitops.cli.ci.views import annotate, comment, summary
 
@@ -19,5 +20,5 @@ def ci() -> None:
     """
 
 
-for command in (plan, apply, comment, summary, annotate):
+for command in (plan, apply, drift, comment, summary, annotate):
     ci.add_command(command)

@@ -11,8 +11,10 @@ from markdown_it import MarkdownIt
 
 from arena_gitops.errors import Diagnostic, Severity, Span
 from arena_gitops.plan.diff import Op
+from arena_gitops.plan.drift import Drift, DriftEntry
 from arena_gitops.plan.model import (
     Action,
+    Base,
     Change,
     CheckOutcome,
     CheckStatus,
@@ -326,3 +328,21 @@ def test_a_plan_is_annotated_where_it_was_written():
 def test_the_marker_is_json_for_others_too():
     line = github.comment(plan_of(), PLACE).split("\n")[0]
     assert json.loads(line.removeprefix("<!-- arena:plan v1 ").removesuffix(" -->"))["state"] == "open"
+
+
+@settings(max_examples=30, deadline=None)
+@given(HOSTILE)
+def test_the_issue_about_drift_has_one_line_per_resource_whatever_is_in_it(message):
+    entries = tuple(DriftEntry(address=f"dataset/d{n}", code="differs", message=message) for n in range(3))
+    found = Drift(target="prod", stack="team", namespace="main", base=Base(), entries=entries)
+    body = github.drifted(found, PLACE)
+    assert body.startswith(github.drift_key(PLACE) + "\n")
+    _, links, kinds, _ = structure(body)
+    assert (links, kinds.count("list_item_open"), kinds.count("heading_open")) == ([], 3, 1)
+
+
+def test_a_drift_of_thousands_fits_into_an_issue():
+    entries = tuple(DriftEntry(address=f"dataset/d{n}", code="c", message="m" * 300) for n in range(3_000))
+    body = github.drifted(Drift(target="t", stack="s", namespace="main", base=Base(), entries=entries), PLACE)
+    assert len(body.encode()) <= github.COMMENT_BYTES
+    assert "3000 resources not as stack s says" in body
