@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("arena_gitops.cli.explain:explain", "Show why a resource is, or is not, trained anew."),
     "drift": ("arena_gitops.cli.drift:drift", "Show where the platform is not as the repository says."),
     "fmt": ("arena_gitops.cli.fmt:fmt", "Lay out the repository's YAML files evenly."),
+    "check": ("arena_gitops.cli.check:check", "Check datasets, rewards and experiments before a run."),
     "status": ("arena_gitops.cli.status:status", "Show the runs and deployments of this stack."),
     "runs": ("arena_gitops.cli.runs:runs", "Show, follow and stop runs."),
     "rollback": ("arena_gitops.cli.rollback:rollback", "Serve an earlier revision again, and hold it there."),
