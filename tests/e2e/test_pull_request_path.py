@@ -77,6 +77,9 @@ class Repo:
     scratch: Path
     base_url: str = ""
     secrets: dict[str, str] = field(default_factory=dict)
+    cancel_at: str = ""
+    """a job that prints this is cancelled"""
+    cancelled: float = 0.0
 
     def git(self, *args: str) -> str:
         identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
@@ -137,24 +140,30 @@ class Repo:
         }
         script = self.scratch / "step.sh"
         script.write_text(step["run"])
-        done = subprocess.run(
-            ["bash", "--noprofile", "--norc", "-eo", "pipefail", script],
-            cwd=self.root,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=100,
-        )
+        code, told = self._bash(script, env)
         outputs = re.findall(
             r"^(\w+)<<(\w+)\n(.*?)\n\2$", files["GITHUB_OUTPUT"].read_text(), re.MULTILINE | re.DOTALL
         )
         return Done(
-            done.returncode,
-            done.stdout + done.stderr,
+            code,
+            told,
             files["GITHUB_STEP_SUMMARY"].read_text(),
             {key: value for key, _, value in outputs},
         )
+
+    def _bash(self, script: Path, env: dict[str, str]) -> tuple[int, str]:
+        """As a runner does; it also cancels as one does: a signal to the step's own process."""
+        command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", script]
+        told: list[str] = []
+        with subprocess.Popen(
+            command, cwd=self.root, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as process:
+            for line in process.stdout:
+                told.append(line)
+                if self.cancel_at and self.cancel_at in line:
+                    self.cancelled = time.monotonic()
+                    process.send_signal(signal.SIGTERM)
+        return process.returncode, "".join(told)
 
     def pull_event(self, number: int, *, source: str = REPOSITORY, base: str = "b" * 40) -> dict:
         """A push to a pull request; the API knows it too."""
@@ -370,3 +379,20 @@ def test_drift_is_one_issue_that_is_closed_when_there_is_none(connected, github_
     assert repo.job("arena-apply.yml", "workflow_dispatch", {}, plan_id=wanted).code == 0
     assert repo.job("arena-drift.yml", "schedule", {}).outputs == {"drift": "false"}
     assert issue["state"] == "closed"
+
+
+def test_a_cancelled_apply_ends_in_time_and_the_next_one_converges(connected, github_api):
+    repo = connected
+    head = repo.commit("All of it")
+    planned(repo, 7)
+    repo.squash(7, head)
+    repo.cancel_at = "checking experiment/word-problems-grpo"
+    cancelled = repo.job("arena-apply.yml", "push", {})
+    assert cancelled.code == 143, cancelled.out
+    assert time.monotonic() - repo.cancelled <= 5
+    assert Marker.find(github_api.bodies(7)[0]).state == "open"
+
+    repo.cancel_at = ""
+    again = repo.job("arena-apply.yml", "push", {})
+    assert again.code == 0, again.out
+    assert Marker.find(github_api.bodies(7)[0]).state == "applied"
