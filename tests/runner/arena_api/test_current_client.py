@@ -31,7 +31,7 @@ training:
   evaluation_interval: 5
 network:
   pretrained_model_name_or_path: Qwen/Qwen2.5-0.5B-Instruct
-  max_context_length: 512
+  max_context_length: 256
 """
 
 
