@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("arena_gitops.cli.check:check", "Check datasets, rewards and experiments before a run."),
     "status": ("arena_gitops.cli.status:status", "Show the runs and deployments of this stack."),
     "runs": ("arena_gitops.cli.runs:runs", "Show, follow and stop runs."),
+    "checkpoints": ("arena_gitops.cli.checkpoints:checkpoints", "Take trained checkpoints home."),
     "rollback": ("arena_gitops.cli.rollback:rollback", "Serve an earlier revision again, and hold it there."),
     "resume": (
         "arena_gitops.cli.rollback:resume",

@@ -109,6 +109,12 @@ class HttpPlatform:
             )
         )
 
+    def download(self, digest: str) -> Iterator[bytes]:
+        """The bytes of a blob, as they come; who keeps them compares the digest."""
+        request = Request("GET", _blob_path(digest), repeatable=True, read_timeout_s=UPLOAD_TIMEOUT_S)
+        with self._door.stream(request) as answer:
+            yield from answer.iter_bytes()
+
     def check(self, request: CheckRequest) -> Iterator[CheckResult]:
         """Stream verdicts; a stream that ends without its summary is an error, never a pass."""
         call = Request(

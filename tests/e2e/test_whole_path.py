@@ -6,6 +6,9 @@ import json
 import re
 
 import pytest
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 
@@ -83,6 +86,33 @@ def test_the_deployment_serves_the_best_checkpoint(state):
 
     assert deployment["state"] == "serving"
     assert deployment["digest"] == state["experiment/tags-grpo"]["run"]["best"]["digest"]
+
+
+def test_a_pulled_adapter_loads_in_plain_peft_and_has_the_recorded_probabilities(
+    site, repository, applied, state, tmp_path
+):
+    folder = tmp_path / "adapter"
+    site.run(repository, "checkpoints", "pull", "tags-grpo", "--target", "local", "--out", str(folder))
+    note = json.loads((folder / "arena.json").read_text())
+    model = AutoModelForCausalLM.from_pretrained(f"{site.environment['ARENA_MODELS_DIR']}/tiny-llama")
+    model = PeftModel.from_pretrained(model.float(), folder).eval()
+    off = [
+        abs(a - b) for a, b in zip(_logprobs(model, note["probe"]), note["probe"]["logprobs"], strict=True)
+    ]
+
+    assert sum(off) / len(off) <= 0.02
+    with model.disable_adapter():
+        base = _logprobs(model, note["probe"])
+    assert base != _logprobs(model, note["probe"])
+    digest = state["experiment/tags-grpo"]["run"]["best"]["digest"]
+    assert digest in (folder / "README.md").read_text()
+
+
+def _logprobs(model, probe: dict) -> list[float]:
+    prompt, tokens = probe["prompt_ids"], probe["token_ids"]
+    with torch.no_grad():
+        logits = model(torch.tensor([prompt + tokens])).logits[0, len(prompt) - 1 : -1]
+    return logits.log_softmax(-1)[range(len(tokens)), tokens].tolist()
 
 
 def test_a_completion_is_streamed_to_the_terminal(site, repository, applied):
