@@ -14,7 +14,7 @@ import click
 
 from arena_gitops.cli.session import Session
 from arena_gitops.cli.starter.files import Choices, files
-from arena_gitops.errors import UsageError
+from arena_gitops.errors import Severity, UsageError
 from arena_gitops.repo import git, yaml
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -117,6 +117,9 @@ def _slug(text: str, option: str) -> str:
 def _subject(manifest: bytes, path: Path) -> str:
     """What a manifest is about: its environment's name, else the file's."""
     reading = yaml.read(manifest, path.name)
+    wrong = [str(problem) for problem in reading.problems if problem.severity is Severity.ERROR]
+    if wrong:
+        raise UsageError(f"--from-manifest {path} is no manifest: {'; '.join(wrong)}")
     document = reading.documents[0].value if reading.documents else None
     environment = document.get("environment") if isinstance(document, dict) else None
     name = environment.get("name") if isinstance(environment, dict) else None

@@ -97,8 +97,8 @@ def arena(session: Session, chdir: str | None) -> None:
     """Experiments as code: plan, train a population, promote, serve.
 
     Exit codes: 0 done, 1 error, 2 changes present (plan and drift --detailed-exitcode only), 3 blocked, 4 stale,
-    5 locked, 6 not allowed, 7 partly applied, 9 timed out, 10 check or run failed, 64 usage,
-    65 invalid repository, 130/143 interrupted.
+    5 locked, 6 not allowed, 7 partly applied, 8 changes where none were expected, 9 timed out,
+    10 check or run failed, 64 usage, 65 invalid repository, 130/143 interrupted.
     """
     if chdir is not None:
         session.chdir(chdir)

@@ -116,7 +116,10 @@ def coloured() -> bool:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Whole or not at all: a half-written plan must never be applied."""
+    """Whole or not at all: a half-written plan must never be applied. Raises UsageError where it cannot be."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_bytes(data)
-    partial.replace(path)
+    try:
+        partial.write_bytes(data)
+        partial.replace(path)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error

@@ -33,7 +33,7 @@ class Units:
     total: int
     """completions (or rows) of all members together"""
     evaluated: int
-    """rows evaluated by all members together, beside `total`"""
+    """rows evaluated by all members together, and base and best on the test split; beside `total`"""
     noun: str
 
 
@@ -55,14 +55,15 @@ def units_of(manifest: Manifest, cap: int | None = None) -> Units | None:
     training = manifest.training
     steps = training.max_steps if cap is None else min(training.max_steps, cap)
     iterations = -(-steps // per_iteration)
-    evaluations = iterations // training.evaluation_interval
+    evaluations = -(-iterations // training.evaluation_interval)  # the end is evaluated, due or not
     return Units(
         members=training.pop_size,
         per_iteration=per_iteration,
         iterations=iterations,
         generations=iterations // training.evo_steps if manifest.evolves else 0,
         total=training.pop_size * iterations * per_iteration,
-        evaluated=training.pop_size * evaluations * training.eval_rows * training.eval_loop,
+        evaluated=training.pop_size * evaluations * training.eval_rows * training.eval_loop
+        + 2 * training.test_rows,
         noun=noun,
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 import unicodedata
+from dataclasses import replace
 from typing import Any
 
 from arena_gitops.errors import Diagnostic, InvalidDocumentError, Severity, Span
@@ -125,12 +126,24 @@ def _under_roots(catalog: Catalog, head: Document | None) -> list[str]:
 
 
 def _report_left_out(catalog: Catalog, folder: str) -> None:
-    """A document that is only absent from the disk must not look as if it had been removed."""
-    hint = "Check everything out: git sparse-checkout disable."
-    for path in catalog.files.not_checked_out(folder):
+    """A document that only cannot be reached must not look as if it had been removed."""
+    whole = "Check everything out: git sparse-checkout disable."
+    _report_unreachable(
+        catalog,
+        catalog.files.not_checked_out(folder),
+        Diagnostic("git tracks this file, and it is not checked out", "not-checked-out", hint=whole),
+    )
+    _report_unreachable(
+        catalog,
+        catalog.files.broken_links(folder),
+        Diagnostic("this is a link to nothing", "broken-link", hint="Mend the link, or remove it."),
+    )
+
+
+def _report_unreachable(catalog: Catalog, paths: list[str], problem: Diagnostic) -> None:
+    for path in paths:
         if path.endswith((*_YAML, ".py")):
-            message = "git tracks this file, and it is not checked out"
-            catalog.problems.append(Diagnostic(message, "not-checked-out", Span(path), hint))
+            catalog.problems.append(replace(problem, span=Span(path)))
             catalog.unreadable.add(path)
 
 

@@ -84,6 +84,14 @@ class Files:
             if path.startswith(prefix) and not os.path.lexists(self.on_disk(path))
         )
 
+    def broken_links(self, folder: str) -> list[str]:
+        """Links of a folder that lead to nothing, or in a circle."""
+        prefix = "" if folder == "." else f"{folder}/"
+        found = (path for path in self.checkout.files if path.startswith(prefix))
+        return sorted(
+            path for path in found if self.on_disk(path).is_symlink() and not self.on_disk(path).exists()
+        )
+
     def on_disk(self, path: str) -> Path:
         """Where a file is on this machine."""
         return self.checkout.root / path

@@ -62,7 +62,14 @@ class Checkout:
         wanted = "".join(f"{path}\0" for path in paths)
         if not wanted:
             return {}
-        out = _git(self.root, "check-attr", "-z", "--stdin", *_CONVERTERS, stdin=wanted.encode())
+        out = _git(
+            self.root,
+            "check-attr",
+            "-z",
+            "--stdin",
+            *_CONVERTERS,
+            stdin=wanted.encode(errors="surrogateescape"),
+        )
         fields = out.decode(errors="surrogateescape").split("\0")
         triples = zip(fields[0::3], fields[1::3], fields[2::3], strict=False)
         return {

@@ -121,6 +121,13 @@ def test_a_wrong_choice_is_one_clear_error_and_writes_nothing(options, message, 
     assert not (tmp_path / "infra").exists()
 
 
+def test_a_manifest_that_is_no_yaml_is_one_clear_error_and_writes_nothing(tmp_path, capsys):
+    (tmp_path / "m.yaml").write_bytes(b"\x7fELF\xff\x00")
+    assert run(["init", "my-infra", "--from-manifest", "m.yaml"]) == 64
+    assert "m.yaml is no manifest: m.yaml:1:1: error: this file is not UTF-8 text" in capsys.readouterr().err
+    assert not (tmp_path / "my-infra").exists()
+
+
 def test_the_sample_is_the_same_each_time_and_has_no_row_twice():
     rows = sample_rows().split("\nWhat")
     assert len(set(rows)) == len(rows) > 300

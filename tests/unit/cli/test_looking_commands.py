@@ -75,6 +75,11 @@ def test_a_plan_file_says_itself_what_it_is_about(repo, capsys):
     assert "says itself what it is about" in capsys.readouterr().err
 
 
+def test_a_plan_that_cannot_be_written_is_a_usage_error(repo, capsys):
+    assert run(["plan", "-o", "no/such/folder/plan.json"]) == 64
+    assert "cannot write no/such/folder/plan.json: No such file or directory" in capsys.readouterr().err
+
+
 def commit(repo):
     identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
     subprocess.run(["git", "add", "."], cwd=repo, check=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -171,6 +173,22 @@ def test_a_sparse_checkout_never_looks_like_a_removal(repo):
         "experiments/sums-grpo.yaml:1:1 not-checked-out",
         "rewards/exact.py:1:1 not-checked-out",
     ]
+
+
+def test_a_link_to_nothing_never_looks_like_a_removal(repo):
+    repo.commit()
+    repo.remove("experiments/sums-grpo.yaml")
+    (repo.root / "experiments/sums-grpo.yaml").symlink_to("gone.yaml")
+
+    assert "experiments/sums-grpo.yaml:1:1 broken-link" in repo.problems()
+
+
+def test_a_file_name_that_is_no_text_is_left_alone(repo):
+    (repo.root / "data").mkdir(exist_ok=True)
+    Path(os.fsdecode(os.fsencode(repo.root) + b"/data/\xff.txt")).touch()
+    repo.git("add", "--all")
+
+    assert DATASET in repo.load().resources
 
 
 def test_a_linked_file_has_the_bytes_it_links_to(repo):
