@@ -66,6 +66,8 @@ def test_the_members_are_runs_below_their_run(page, tracked):
         page.get_by_text(name, exact=True).first.wait_for(timeout=30_000)
     page.screenshot(path=PICTURES / "mlflow-runs.png")
 
+    assert {"m0", "m1", "m2"} <= set(page.inner_text("body").split())
+
 
 def test_a_members_curves_have_their_points(page, tracked, mlflow):
     """Three charts of four evaluations each are in view; the points are drawn after the captions."""
@@ -76,6 +78,8 @@ def test_a_members_curves_have_their_points(page, tracked, mlflow):
     page.wait_for_function("document.querySelectorAll('path.point').length >= 12", timeout=60_000)
 
     page.screenshot(path=PICTURES / "mlflow-curves.png", full_page=True)
+
+    assert page.locator("path.point").count() >= 12
 
 
 def test_the_registered_versions_are_listed_with_the_best_one_marked(page, tracked, mlflow):
