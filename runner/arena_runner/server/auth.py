@@ -41,7 +41,7 @@ INCLUDES: dict[Role, frozenset[Role]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class Identity:
     """Who speaks."""
 
     subject: str
@@ -85,7 +85,7 @@ def revoke_run(world: World, run_id: str) -> None:
         session.execute(delete(TokenRow).where(TokenRow.run_id == run_id))
 
 
-def authenticate(world: World, header: str | None) -> Caller:
+def authenticate(world: World, header: str | None) -> Identity:
     """The caller behind an `Authorization` header; 401 when there is none we know."""
     scheme, _, text = (header or "").partition(" ")
     if scheme.lower() != "bearer" or not text.strip():
@@ -94,10 +94,10 @@ def authenticate(world: World, header: str | None) -> Caller:
         row = session.get(TokenRow, _hash(text.strip()))
     if row is None:
         raise RefusedError(401, "bad-token", "this server does not know that token")
-    return Caller(row.subject, Role(row.role), row.run_id)
+    return Identity(row.subject, Role(row.role), row.run_id)
 
 
-def authorise(world: World, header: str | None, *roles: Role) -> Caller:
+def authorise(world: World, header: str | None, *roles: Role) -> Identity:
     """The caller, if it has one of the roles; 403 otherwise."""
     caller = authenticate(world, header)
     if not any(caller.may(role) for role in roles):

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
 
 from arena_runner.server.api.door import TheWorld, caller, world_of
-from arena_runner.server.auth import Caller, Role
+from arena_runner.server.auth import Identity, Role
 from arena_runner.server.refusals import RefusedError
 from arena_runner.server.services import jobs, runs
 from arena_runner.server.world import World
@@ -18,9 +18,9 @@ OCTETS = "application/octet-stream"
 
 router = APIRouter(prefix="/api/v1/blobs", tags=["blobs"])
 
-Anyone = Annotated[Caller, caller(Role.VIEWER, Role.WORKER)]
-Reader = Annotated[Caller, caller(Role.EDITOR, Role.WORKER)]
-Writer = Annotated[Caller, caller(Role.EDITOR, Role.WORKER)]
+Anyone = Annotated[Identity, caller(Role.VIEWER, Role.WORKER)]
+Reader = Annotated[Identity, caller(Role.EDITOR, Role.WORKER)]
+Writer = Annotated[Identity, caller(Role.EDITOR, Role.WORKER)]
 
 
 @router.head("/{digest}")

@@ -12,7 +12,7 @@ from arena_gitops.spec.job import JobInputs
 from arena_gitops.spec.wire import CheckRequest, CheckResult
 from arena_runner.checks import run_checks, summarise
 from arena_runner.server.api.door import TheWorld, caller
-from arena_runner.server.auth import Caller, Role
+from arena_runner.server.auth import Identity, Role
 from arena_runner.server.refusals import RefusedError
 
 router = APIRouter(prefix="/api/v1", tags=["native"])
@@ -20,7 +20,7 @@ router = APIRouter(prefix="/api/v1", tags=["native"])
 
 @router.post("/checks")
 def checks(
-    world: TheWorld, _caller: Annotated[Caller, caller(Role.EDITOR)], body: CheckRequest
+    world: TheWorld, _caller: Annotated[Identity, caller(Role.EDITOR)], body: CheckRequest
 ) -> StreamingResponse:
     """Stream every verdict, then a summary; the blobs must have been sent before."""
     missing = world.blobs.missing(_digests(body.inputs))

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import uuid
-from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from arena_gitops.spec.wire import ErrorBody
-from arena_runner.server.auth import Caller, Role, authorise
+from arena_runner.server.auth import Identity, Role, authorise
 from arena_runner.server.refusals import RefusedError
 from arena_runner.server.world import World
 
@@ -23,7 +18,6 @@ BODY_LIMIT = 64 * 2**20
 
 STREAMED = ("/api/v1/blobs/", "/api/cli/v1/datasets/create")
 
-REQUEST_ID = "X-Request-ID"
 CODES = {
     400: "bad-request",
     404: "not-found",
@@ -31,8 +25,6 @@ CODES = {
     413: "too-large",
     422: "bad-request",
 }
-
-log = logging.getLogger(__name__)
 
 
 def world_of(request: Request) -> World:
@@ -49,8 +41,10 @@ TheWorld = Annotated[World, Depends(world_of)]
 def caller(*roles: Role) -> Any:
     """A dependency: the caller, who must have one of the roles."""
 
-    def check(request: Request) -> Caller:
-        return authorise(world_of(request), request.headers.get("authorization"), *roles)
+    def check(request: Request) -> Identity:
+        found = authorise(world_of(request), request.headers.get("authorization"), *roles)
+        note_caller(request.scope, found.subject)
+        return found
 
     return Depends(check)
 
@@ -59,15 +53,6 @@ def etag_header(request: Request, name: str) -> str | None:
     """An entity tag as people write it: with or without quotes, weak or not."""
     value = request.headers.get(name)
     return value.strip().removeprefix("W/").strip('"') if value else None
-
-
-def error(status: int, code: str, message: str, details: Mapping[str, str] | None = None) -> JSONResponse:
-    """An error answer."""
-    body = ErrorBody(
-        code=code, message=message.replace("[", "(").replace("]", ")"), details=dict(details or {})
-    )
-    headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "2"}}.get(status)
-    return JSONResponse(body.model_dump(), status_code=status, headers=headers)
 
 
 def install(app: FastAPI) -> None:
@@ -87,22 +72,8 @@ def install(app: FastAPI) -> None:
         lines = [f"{'.'.join(str(part) for part in e['loc'])}: {e['msg']}" for e in problem.errors()]
         return error(422, "bad-request", "; ".join(lines))
 
-    app.middleware("http")(_number_and_guard)
     app.add_middleware(BodyLimit)
-
-
-async def _number_and_guard(
-    request: Request, call_next: Callable[[Request], Awaitable[Response]]
-) -> Response:
-    number = request.headers.get(REQUEST_ID) or uuid.uuid4().hex
-    try:
-        response = await call_next(request)
-    except Exception:
-        log.exception("request %s: %s %s failed", number, request.method, request.url.path)
-        message = f"the server failed on this request; its log has the reason under {number}"
-        response = error(500, "internal", message, {"request_id": number})
-    response.headers[REQUEST_ID] = number
-    return response
+    app.add_middleware(Requests)  # the last one added is the outermost
 
 
 class BodyLimit:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 from arena_gitops.spec.resource import Frozen
 from arena_runner.server.api.door import TheWorld
 from arena_runner.server.api.sessions import Inferrer, Talk
-from arena_runner.server.auth import Caller
+from arena_runner.server.auth import Identity
 from arena_runner.server.model_client import ModelClient
 from arena_runner.server.refusals import RefusedError
 from arena_runner.server.served import Served, find
@@ -151,7 +151,7 @@ async def opened(models: ModelClient, served: Served, ask: GenerateOne) -> Async
     return pieces()
 
 
-def _talk(world: World, caller: Caller, served: Served, body: Prompts | Prompt) -> Talk:
+def _talk(world: World, caller: Identity, served: Served, body: Prompts | Prompt) -> Talk:
     prompts = body.prompts if isinstance(body, Prompts) else (body.prompt,)
     if len(prompts) != 1:
         raise RefusedError(422, "bad-request", "a session takes one prompt at a time")

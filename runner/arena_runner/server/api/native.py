@@ -24,7 +24,7 @@ from arena_gitops.spec.wire import (
     Tier,
 )
 from arena_runner.server.api.door import TheWorld, caller, etag_header
-from arena_runner.server.auth import Caller, Role
+from arena_runner.server.auth import Identity, Role
 from arena_runner.server.refusals import RefusedError
 from arena_runner.server.services import deployments, documents, imperative, resources, rollbacks, runs
 from arena_runner.server.store.tables import EventRow
@@ -37,8 +37,8 @@ CHUNK = 1 << 20
 router = APIRouter(prefix="/api/v1", tags=["native"])
 health = APIRouter(tags=["health"])
 
-Viewer = Annotated[Caller, caller(Role.VIEWER)]
-Editor = Annotated[Caller, caller(Role.EDITOR)]
+Viewer = Annotated[Identity, caller(Role.VIEWER)]
+Editor = Annotated[Identity, caller(Role.EDITOR)]
 Name = Annotated[str, Query(pattern=NAME_PATTERN)]
 
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Response
 from starlette.concurrency import run_in_threadpool
 
 from arena_runner.server.api.door import TheWorld, caller
-from arena_runner.server.auth import Caller, Role
+from arena_runner.server.auth import Identity, Role
 from arena_runner.server.refusals import RefusedError
 from arena_runner.server.services import sessions
 from arena_runner.server.services.sessions import Conversation, Owner
@@ -21,7 +21,7 @@ TOO_LONG = "prompt-too-long"
 """Code by which the model server says that a conversation exceeds the model's context."""
 
 T = TypeVar("T")
-Inferrer = Annotated[Caller, caller(Role.INFERENCE)]
+Inferrer = Annotated[Identity, caller(Role.INFERENCE)]
 
 router = APIRouter(prefix="/i/{deployment}/sessions", tags=["inference"])
 

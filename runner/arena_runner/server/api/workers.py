@@ -8,12 +8,12 @@ from fastapi import APIRouter, Response
 
 from arena_gitops.spec.wire import Claim, ClaimRequest, EventBatch, EventReceipt
 from arena_runner.server.api.door import TheWorld, caller
-from arena_runner.server.auth import Caller, Role
+from arena_runner.server.auth import Identity, Role
 from arena_runner.server.services import jobs
 
 router = APIRouter(prefix="/api/v1/workers", tags=["workers"])
 
-Worker = Annotated[Caller, caller(Role.WORKER)]
+Worker = Annotated[Identity, caller(Role.WORKER)]
 
 
 @router.post("/claim", response_model=Claim, responses={204: {"description": "nothing to do"}})

@@ -13,13 +13,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 from starlette.exceptions import HTTPException
 
 from arena_runner.server.api.door import caller
-from arena_runner.server.auth import Caller, Role
+from arena_runner.server.auth import Identity, Role
 from arena_runner.server.refusals import RefusedError
 
 PREFIX = "/api/cli/v1"
 
-Viewer = Annotated[Caller, caller(Role.VIEWER)]
-Editor = Annotated[Caller, caller(Role.EDITOR)]
+Viewer = Annotated[Identity, caller(Role.VIEWER)]
+Editor = Annotated[Identity, caller(Role.EDITOR)]
 
 Text = Annotated[str | None, BeforeValidator(lambda value: value or None)]
 """Text that is absent when it is empty: the client writes `?name=` for a name it does not have."""
