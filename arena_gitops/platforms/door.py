@@ -11,7 +11,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -29,7 +29,7 @@ from arena_gitops.errors import (
     Rejection,
     StaleError,
 )
-from arena_gitops.spec.wire import ErrorBody
+from arena_gitops.spec.wire import REQUEST_ID, ErrorBody
 
 if TYPE_CHECKING:
     import httpx
@@ -58,6 +58,8 @@ class Request:
     repeatable: bool = False
     read_timeout_s: float | None = READ_TIMEOUT_S
     """None for a stream that may be silent for as long as it likes"""
+    number: str = ""
+    """names the call in the server's log, the same for every attempt; made for each call unless given"""
 
 
 def json_body(value: Any) -> Callable[[], bytes]:
@@ -110,12 +112,14 @@ class Door:
     @contextmanager
     def stream(self, request: Request, *, accept: frozenset[int] = frozenset()) -> Iterator[httpx.Response]:
         """Send and yield the answer before its body has been read."""
+        request = replace(request, number=request.number or uuid.uuid4().hex)
         response = self._open(request)
         try:
             if not response.is_success and response.status_code not in accept:
                 with _foreign(request, self.url):
                     response.read()
-                raise refusal(response.status_code, response.text, f"{request.method} {request.path}")
+                what = f"{request.method} {request.path}"
+                raise refusal(response.status_code, response.text, what, request.number)
             yield response
         finally:
             response.close()
@@ -159,7 +163,7 @@ class Door:
             request.method,
             request.path,
             params=dict(request.params),
-            headers={**request.headers, "X-Request-ID": uuid.uuid4().hex},
+            headers={**request.headers, REQUEST_ID: request.number},
             content=request.body() if request.body else None,
             timeout=httpx.Timeout(request.read_timeout_s, connect=CONNECT_TIMEOUT_S),
         )
@@ -209,11 +213,12 @@ def _foreign(request: Request, url: str) -> Iterator[None]:
         raise PlatformError(f"{request.method} {request.path}: {error}") from error
 
 
-def refusal(status: int, text: str, what: str) -> ArenaError:
+def refusal(status: int, text: str, what: str, number: str = "") -> ArenaError:
     """The exception that a refusing answer stands for.
 
     A refusal of ours explains itself. Everything else (a failing server, a proxy, a redirect) is told with the
-    request and the status, because its own words are seldom enough.
+    request and the status, because its own words are seldom enough; a failing server also with the request's
+    number, by which its log is searched.
     """
     try:
         body = ErrorBody.model_validate_json(text)
@@ -234,4 +239,5 @@ def refusal(status: int, text: str, what: str) -> ArenaError:
         case _ if 400 <= status < 500:
             return PlatformRejectedError(Rejection(status, body.code, body.message, body.details))
         case _:
-            return PlatformError(f"{body.message} ({what} answered {status})")
+            named = f", request {number}" if number and number not in body.message else ""
+            return PlatformError(f"{body.message} ({what} answered {status}{named})")

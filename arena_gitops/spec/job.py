@@ -149,6 +149,8 @@ class JobSpec(Frozen):
     tier: str
     limits: JobLimits = JobLimits()
     resume: ResumeState | None = None
+    request_id: str | None = None
+    """of the request that made the run; the worker's lines and reports carry it"""
 
 
 class RunState(StrEnum):
@@ -248,6 +250,8 @@ class Started(_Event):
     members: int
     max_steps: int
     resumed_at_iteration: int | None = None
+    request_id: str | None = None
+    """of the request that made the run"""
 
 
 class Progress(_Event):
@@ -391,3 +395,5 @@ class RunStatus(Frozen):
     lineage: tuple[Lineage, ...] = ()
     test_scores: tuple[TestScores, ...] = ()
     mlflow_url: str | None = None
+    request_id: str | None = None
+    """of the request that made the run: the server's and the worker's log lines have it"""

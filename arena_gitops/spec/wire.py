@@ -32,6 +32,9 @@ from arena_gitops.spec.digest import Fingerprint
 from arena_gitops.spec.job import Digest, JobEvent, JobInputs, JobSpec, ModelRef, RunStatus
 from arena_gitops.spec.resource import Frozen, Name
 
+REQUEST_ID = "X-Request-Id"
+"""Header that names a request, from the command through the server's log to the worker it starts"""
+
 
 class ErrorBody(Frozen):
     """Every refusal: stable code, text without square brackets, details for machines."""

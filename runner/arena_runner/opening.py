@@ -286,5 +286,6 @@ def _announce(
             members=len(standing.members),
             max_steps=schedule.max_steps,
             resumed_at_iteration=standing.iteration if job.resume else None,
+            request_id=job.request_id,
         )
     )

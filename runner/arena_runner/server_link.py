@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from arena_gitops.errors import ArenaError
-from arena_gitops.spec.wire import Claim, ClaimRequest, EventBatch, EventReceipt
+from arena_gitops.spec.wire import REQUEST_ID, Claim, ClaimRequest, EventBatch, EventReceipt
 from arena_runner.checkpoint import file_digest
 
 API = "/api/v1"
@@ -53,6 +53,12 @@ class ServerLink:
         if answer.status_code == 204:
             return None
         claim = Claim.model_validate_json(answer.content)
+        if (
+            claim.job.request_id
+        ):  # the server's log then tells of the worker's calls under the number of the run
+            self._client.headers[REQUEST_ID] = claim.job.request_id
+        else:
+            self._client.headers.pop(REQUEST_ID, None)
         self._job = f"{API}/workers/jobs/{claim.job.run_id}/{claim.job.segment}/events"
         return claim
 

@@ -9,11 +9,13 @@ Called by `arena-runner work`.
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import shutil
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +30,7 @@ import click
 from arena_gitops.errors import ArenaError, PlatformUnreachableError, UsageError
 from arena_gitops.spec.job import JobEvent, JobSpec
 from arena_gitops.spec.wire import Claim, ClaimRequest
+from arena_runner import logs
 from arena_runner.checkpoint import file_digest, state_folders
 from arena_runner.journal import Journal
 from arena_runner.narrate import line
@@ -44,6 +47,8 @@ AWAY_S = 1800.0
 CLAIM_S = 60.0
 POLL_S = 5.0
 TERMINATED = 128 + signal.SIGTERM
+
+log = logging.getLogger("arena_runner.worker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,7 @@ class Narrated:
         """Record and print."""
         self._journal.emit(event, files)
         if text := line(event):
-            click.echo(text)
+            log.info("%s", text)
 
     def stop(self) -> Stop | None:
         """The journal knows."""
@@ -82,11 +87,16 @@ def work(link: ServerLink, post: Post, run_id: str | None = None) -> int:
     while True:
         claim = _claimed(link, ClaimRequest(worker_id=post.worker_id, tier=post.tier, run_id=run_id))
         if claim is not None:
-            code = _segment(link, post, claim)
+            job = claim.job
+            with logs.about(run_id=job.run_id, segment=job.segment, request_id=job.request_id):
+                log.info(
+                    "run %s, segment %d, request %s", job.run_id, job.segment, job.request_id or "unknown"
+                )
+                code = _segment(link, post, claim)
             if run_id is not None or code:
                 return code
         elif run_id is not None:
-            click.echo(f"nothing to do for run {run_id}")
+            log.info("nothing to do for run %s", run_id)
             return 0
         else:
             time.sleep(POLL_S)
@@ -120,10 +130,10 @@ def _segment(link: ServerLink, post: Post, claim: Claim) -> int:
 def _left(journal: Journal, why: Stop) -> int:
     """Leave an unfinished run: quietly to its new owner, or with a code that has the server continue it."""
     if why is Stop.FENCED:
-        click.echo("the job belongs to another worker now")
+        log.info("the job belongs to another worker now")
         return 0
     journal.drain(LEAVE_S / 2)
-    click.echo("told to go; the run continues from its last resume state")
+    log.info("told to go; the run continues from its last resume state")
     return TERMINATED
 
 
@@ -226,8 +236,10 @@ def _patiently(call: Callable[[], T], patience_s: float) -> T:
 @click.option("--run", "run_id", help="Only this run; without it the worker asks for one job after another.")
 @click.option("--workdir", required=True, type=click.Path(file_okay=False, path_type=Path))
 @click.option("--tier", default="local", show_default=True, help="Tier of jobs to ask for.")
-def command(server: str, run_id: str | None, workdir: Path, tier: str) -> None:
+@logs.option
+def command(server: str, run_id: str | None, workdir: Path, tier: str, log_format: logs.Form | None) -> None:
     """Train what a server has queued; the token comes in ARENA_WORKER_TOKEN."""
+    logs.configure(log_format or ("plain" if run_id else "text"), sys.stdout)
     token = os.environ.get("ARENA_WORKER_TOKEN")
     if not token:
         raise UsageError("ARENA_WORKER_TOKEN is not set")

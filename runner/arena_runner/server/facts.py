@@ -34,6 +34,7 @@ def run_facts(run: RunRow) -> Facts:
         "arena.commit": source.commit,
         "arena.path": source.path,
         "arena.model": spec.model.id if spec.model else None,
+        "arena.request": run.request_id,
         "mlflow.source.git.commit": source.commit,
         "mlflow.note.content": spec.description or None,
     }

@@ -17,6 +17,7 @@ import click
 import uvicorn
 
 from arena_gitops.errors import ArenaError
+from arena_runner import logs
 from arena_runner.server import life
 from arena_runner.server.app import create_app
 from arena_runner.server.artifacts import BlobStore
@@ -36,11 +37,13 @@ log = logging.getLogger(__name__)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=0, help="Port; 0: the one used last, else a free one.")
 @click.option("--mlflow-uri", help="A tracking server that runs already; default: start one.")
-def command(home: Path | None, host: str, port: int, mlflow_uri: str | None) -> None:
+@logs.option
+def command(
+    home: Path | None, host: str, port: int, mlflow_uri: str | None, log_format: logs.Form | None
+) -> None:
     """Run the control plane of one home."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # it tells every health check
     try:
+        logs.configure(log_format or load_settings(Home.find(home).settings).log_format)
         serve(Home.find(home), host, port, mlflow_uri)
     except ArenaError as problem:
         click.echo(f"error: {problem}", err=True)

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import psutil
 from pydantic import Field, ValidationError
@@ -44,6 +44,8 @@ class Settings(Frozen):
 
     limits: Limits = Limits()
     models: Models = Models()
+    log_format: Literal["text", "json"] = "text"
+    """of the server's own lines; `--log-format` and ARENA_LOG_FORMAT go before it"""
     worker: Process = Process()
     model_server: Process = Process()
 

@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy import or_, select, union
 
 from arena_gitops.spec.job import JOB_EVENT, CheckpointSaved, Evolution, Finished, JobEvent, RunState, Started
+from arena_runner import logs
 from arena_runner.server import curves
 from arena_runner.server.controllers.loop import Controller
 from arena_runner.server.facts import member_facts, run_facts, run_params
@@ -72,7 +73,8 @@ class Tracker(Controller):
 
         try:
             for run_id in news:
-                self._track(ledger, run_id)
+                with logs.about(run_id=run_id):
+                    self._track(ledger, run_id)
             Registrar(self.world, ledger).reconcile()
             self._registry_due = self.world.clock() + REGISTRY_EVERY_S
             self._failures = 0

@@ -149,3 +149,29 @@ def test_a_proxy_of_the_environment_is_not_asked_for_loopback(scripted, monkeypa
 def test_what_is_no_url_is_refused_with_what_was_expected(url):
     with pytest.raises(PlatformUnreachableError, match="expected http://"):
         Door(url, None)
+
+
+def test_every_attempt_of_a_call_has_the_same_number_and_another_call_another(door, scripted):
+    scripted.will((503, b"", {}), (200, b"{}", {}), (200, b"{}", {}))
+    door.call(Request("GET", "/x", repeatable=True))
+    door.call(Request("GET", "/x", repeatable=True))
+    first, again, other = (asked.headers["x-request-id"] for asked in scripted.asked)
+    assert first == again != other
+
+
+def test_a_failing_servers_message_has_the_number_to_look_for_in_its_log(door, scripted):
+    scripted.will((500, b"Internal Server Error", {}))
+    request = Request("GET", "/x", number="n-17")
+    with pytest.raises(PlatformError, match=r"GET /x answered 500, request n-17\)"):
+        door.call(request)
+
+
+def test_the_number_is_told_once_and_not_in_refusals(door, scripted):
+    scripted.will((500, error_body("internal", "its log has the reason under n-17"), {}))
+    with pytest.raises(PlatformError) as caught:
+        door.call(Request("GET", "/x", number="n-17"))
+    assert str(caught.value).count("n-17") == 1
+    scripted.will((422, error_body("bad-spec", "no"), {}))
+    with pytest.raises(PlatformRejectedError) as refused:
+        door.call(Request("GET", "/x", number="n-18"))
+    assert "n-18" not in str(refused.value)

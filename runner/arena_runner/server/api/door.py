@@ -9,6 +9,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from arena_runner.server.api.answers import error
+from arena_runner.server.api.requests import Requests, note_caller
 from arena_runner.server.auth import Identity, Role, authorise
 from arena_runner.server.refusals import RefusedError
 from arena_runner.server.world import World

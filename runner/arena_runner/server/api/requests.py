@@ -84,7 +84,13 @@ class _Request:
     def _facts(self) -> dict[str, Any]:
         route = getattr(self.scope.get("route"), "path", UNMATCHED)
         subject = self.scope.get("state", {}).get("subject")
-        return {"method": self.scope["method"], "route": route, "subject": subject}
+        named = self.scope.get("path_params", {})
+        about = {
+            name: named[name]
+            for name in ("run_id", "segment", "deployment")
+            if PLAIN.fullmatch(str(named.get(name, "")))
+        }
+        return {"method": self.scope["method"], "route": route, "subject": subject, **about}
 
     def _tell(self) -> None:
         facts, seconds = self._facts(), time.perf_counter() - self.began

@@ -16,6 +16,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from arena_gitops.spec.job import ModelRef
+from arena_runner import logs
 from arena_runner.server.controllers.loop import Controller
 from arena_runner.server.model_servers import AdapterLine, Fleet, RolloutError
 from arena_runner.server.probe import load, probe
@@ -81,13 +82,15 @@ class DeploymentsController(Controller):
         if self.world.draining.is_set():
             return
         for namespace, name in self._living():
-            self._decide(namespace, name)
+            with logs.about(deployment=name):
+                self._decide(namespace, name)
         kept = self._kept()
         self.fleet.keep({ref.id: ref for ref in (_model(revision) for revision in kept)})
         self._tidy(kept)
         rollouts = [revision for revision in kept if revision.state == "loading"]
         for revision in rollouts:
-            self._roll_out(revision)
+            with logs.about(deployment=revision.deployment, run_id=revision.run_id):
+                self._roll_out(revision)
         answering = self.world.links.model_servers
         busy = rollouts or any(_model(revision).id not in answering for revision in kept)
         self.interval_s = BUSY_S if busy else IDLE_S

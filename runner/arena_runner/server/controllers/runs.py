@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from arena_gitops.spec.job import JobInputs, RunState
 from arena_gitops.spec.wire import ExperimentSpec
+from arena_runner import logs
 from arena_runner.server import processes
 from arena_runner.server.choice import NoCheckpointError, choose
 from arena_runner.server.controllers.loop import Controller
@@ -47,7 +48,8 @@ class RunsController(Controller):
     def reconcile(self) -> None:
         """Watch the workers there are, then start those that are missing."""
         for run_id in self._open_runs():
-            self._watch(run_id)
+            with logs.about(run_id=run_id):
+                self._watch(run_id)
         if not self.world.draining.is_set():
             self._start_missing()
 
@@ -75,7 +77,7 @@ class RunsController(Controller):
         gone = identity is not None and not identity.alive()
         silent = _silent(pair, now)
         if silent and identity is not None:
-            log.warning("run %s: its worker (pid %d) is silent; killing it", run_id, identity.pid)
+            log.warning("its worker (pid %d) is silent; killing it", identity.pid)
             identity.signal(signal.SIGKILL, group=True)
             identity.wait(5.0)
         if gone or silent:
@@ -95,7 +97,7 @@ class RunsController(Controller):
             lost = pair.state.state in runs.AT_WORK or _never_claimed(pair)
             pair.state.worker_pid = pair.state.worker_started = None
             if lost:
-                log.warning("run %s: %s; its last line: %s", run_id, why, last)
+                log.warning("%s; its last line: %s", why, last)
                 runs.lose_worker(pair, f"{why} ({last})" if last else why, self.world.clock())
         self.executor.forget(run_id)
         self.world.bell.ring()
@@ -112,7 +114,8 @@ class RunsController(Controller):
             tier = self._tier(pair.run)
             if busy[tier] < slots[tier]:
                 busy[tier] += 1
-                self._start(pair)
+                with logs.about(run_id=pair.run.id, request_id=pair.run.request_id):
+                    self._start(pair)
 
     def _prepare(self, session: Session, pair: RunPair) -> bool:
         """Whether a worker can begin; resolves the start weights, and says what is waited for."""
@@ -135,7 +138,7 @@ class RunsController(Controller):
                 why = f"a worker cannot be started ({problem})"
                 runs.lose_worker(runs.get(session, run_id), why, self.world.clock())
             return
-        log.info("run %s: started a worker, pid %d", run_id, identity.pid)
+        log.info("started a worker, pid %d", identity.pid)
         with self.world.store.write() as session:
             state = runs.get(session, run_id).state
             state.worker_pid, state.worker_started = identity.pid, identity.started

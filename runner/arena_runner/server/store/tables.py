@@ -113,6 +113,8 @@ class RunRow(Base):
     """`run` or `stop`"""
     stop_cause: Mapped[str | None]
     """why `stop` is wanted: `user`, `retired`, `replaced`, `budget`"""
+    request_id: Mapped[str | None]
+    """of the request that made it"""
     created: Mapped[float]
 
 
