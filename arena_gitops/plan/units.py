@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from arena_gitops.spec.algorithms.grpo import GrpoKnobs
 from arena_gitops.spec.algorithms.sft import SftKnobs
+from arena_gitops.spec.knobs import GroupKnobs
 from arena_gitops.spec.manifest import Manifest
 
 _CAPPED = "this platform ends every run at {cap:,} steps (limits.max_steps)"
@@ -46,7 +46,7 @@ def units_of(manifest: Manifest, cap: int | None = None) -> Units | None:
     if manifest.training.num_epochs is not None:
         return None
     match manifest.algorithm:
-        case GrpoKnobs() as knobs:
+        case GroupKnobs() as knobs:
             per_iteration, noun = knobs.batch_size * knobs.group_size, "completions"
         case SftKnobs() as knobs:
             per_iteration, noun = knobs.batch_size, "rows"
@@ -91,7 +91,7 @@ def describe(spec: Mapping[str, Any], cap: int | None = None) -> tuple[str, ...]
 
 def _epochs(manifest: Manifest, epochs: int, cap: int | None) -> tuple[str, ...]:
     """The units of a run whose length is that of its epochs."""
-    group = manifest.algorithm.group_size if isinstance(manifest.algorithm, GrpoKnobs) else 1
+    group = manifest.algorithm.group_size if isinstance(manifest.algorithm, GroupKnobs) else 1
     each = f", {group:,} completions for each" if group > 1 else ""
     members = f"{manifest.algorithm.name}, {_count(manifest.training.pop_size, 'member')}"
     lines = [

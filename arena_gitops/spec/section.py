@@ -1,4 +1,4 @@
-"""The base of every manifest section, and the two marks a field may carry.
+"""The base of every manifest section, and the marks a field may carry.
 
 Most published fields have an effect here. Those that have none are declared all the same, so that a manifest
 written for another trainer parses and a typing error is still an error:
@@ -6,6 +6,8 @@ written for another trainer parses and a typing error is still an error:
 * `Understood[T]` — kept in the normal form when written, reported as *not acted on*, never silently dropped;
 * `Only(value, …)` — kept as well, but any other value would train something else than its author meant, so
   the manifest parses and the plan refuses it by name.
+
+A third, `UnlessWritten`, is for fields that act and are left out of the normal form while nobody writes them.
 """
 
 from __future__ import annotations
@@ -37,6 +39,13 @@ class Only:
         self.why = why
 
 
+class UnlessWritten:
+    """The field acts, and while nobody writes it the algorithm's own rule decides; it then leaves the normal form.
+
+    For knobs that came after the first release: what was stored without them still means the same.
+    """
+
+
 NOT_ACTED_ON = NotActedOn()
 Understood = Annotated[T | None, NOT_ACTED_ON]
 
@@ -50,8 +59,8 @@ class Section(Frozen):
     @model_serializer(mode="wrap")
     def _without_unwritten(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         dumped: dict[str, Any] = handler(self)
-        marks = _marks(type(self))
-        return {key: value for key, value in dumped.items() if value is not None or key not in marks}
+        optional = _optional(type(self))
+        return {key: value for key, value in dumped.items() if value is not None or key not in optional}
 
     @classmethod
     def acted_on(cls) -> tuple[str, ...]:
@@ -79,3 +88,14 @@ def _marks(section: type[Section]) -> dict[str, NotActedOn | Only]:
         for mark in field.metadata
         if isinstance(mark, NotActedOn | Only)
     }
+
+
+@cache
+def _optional(section: type[Section]) -> frozenset[str]:
+    """Fields that leave the normal form while they are not written."""
+    after = (
+        name
+        for name, field in section.model_fields.items()
+        if any(mark is UnlessWritten or isinstance(mark, UnlessWritten) for mark in field.metadata)
+    )
+    return frozenset({*_marks(section), *after})

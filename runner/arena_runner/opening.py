@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from arena_gitops.errors import ArenaError
-from arena_gitops.spec.algorithms.grpo import GrpoKnobs
 from arena_gitops.spec.algorithms.sft import SftKnobs
 from arena_gitops.spec.job import DatasetInput, JobSpec, Log, ModelRef, Started
+from arena_gitops.spec.knobs import GroupKnobs
 from arena_gitops.spec.manifest import Manifest, parse_manifest
 from arena_gitops.spec.population import Tournament
 from arena_runner import budgets, checkpoint, peft_format
@@ -221,7 +221,7 @@ def _stand(
 ) -> tuple[Standing, Mapping[str, Tensor]]:
     """Where the run stands: at its beginning, or where its last segment ended."""
     if resumed is None:
-        assert isinstance(manifest.algorithm, GrpoKnobs | SftKnobs)
+        assert isinstance(manifest.algorithm, GroupKnobs | SftKnobs)
         own = manifest.algorithm.hyperparameters()
         places = tuple(Member(place, dict(own)) for place in range(manifest.training.pop_size))
         return Standing(members=places, budgets=limits), {}
@@ -239,10 +239,10 @@ def _task(
     match manifest.algorithm:
         case SftKnobs() as knobs:
             yield Imitated(learner, train, knobs, manifest.base_model.lora_config.lora_dropout, job.seed)
-        case GrpoKnobs() as knobs:
+        case GroupKnobs() as knobs:
             reward = job.inputs.reward
             if reward is None or materials.reward is None:
-                raise JobError("GRPO needs a reward")
+                raise JobError(f"{knobs.name} needs a reward")
             secrets = secret_values(reward.secrets, os.environ)
             engine = TorchEngine(learner.base, learner.population, rows_in_flight=rows_in_flight)
             with RewardPool(reward, materials.reward, secrets=secrets) as pool:
@@ -257,7 +257,7 @@ def _rules(job: JobSpec, manifest: Manifest) -> Rules:
     selection = manifest.selection
     if not isinstance(selection, Tournament):
         raise JobError("multi_frequency selection has no room here")
-    assert isinstance(manifest.algorithm, GrpoKnobs | SftKnobs)
+    assert isinstance(manifest.algorithm, GroupKnobs | SftKnobs)
     mutable = manifest.algorithm.hyperparameters()
     chances = manifest.mutation.probabilities
     return Rules(

@@ -8,8 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from arena_gitops.errors import Problem
-from arena_gitops.spec.algorithms.grpo import GrpoKnobs
-from arena_gitops.spec.knobs import Knobs, RolloutKnobs, TextKnobs
+from arena_gitops.spec.knobs import GroupKnobs, Knobs, RolloutKnobs, TextKnobs
 from arena_gitops.spec.manifest.environment import GymEnvironment, TextEnvironment
 from arena_gitops.spec.manifest.model import Manifest
 from arena_gitops.spec.manifest.sections import TextNetwork
@@ -73,7 +72,7 @@ def _context(manifest: Manifest) -> Iterator[Problem]:
     if not isinstance(knobs, RolloutKnobs) or not isinstance(network, TextNetwork):
         return
     limit = knobs.max_output_tokens
-    if limit is None and isinstance(knobs, GrpoKnobs) and knobs.normalization == "constant":
+    if limit is None and isinstance(knobs, GroupKnobs) and knobs.normalization == "constant":
         yield _problem(
             "algorithm.normalization", "normalization: constant divides by max_output_tokens; set it"
         )

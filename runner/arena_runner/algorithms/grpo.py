@@ -1,11 +1,14 @@
-"""The GRPO loss, in one place.
+"""The loss of the GRPO family, in one place; its presets (GSPO, CISPO, DAPO, Dr. GRPO) are settings of it.
 
 What a member minimises over its whole update batch, per token t of completion i:
 
-    w · -min(rho A, clip(rho, 1-ε_low, 1+ε_high) A)  +  β · kl
+    w · -min(rho A, clip(rho, 1-ε_low, 1+ε_high) A)  +  β · kl        `clip`
+    w · -sg(min(rho, ε_max)) A log π_θ                +  β · kl        `cispo`, sg: no gradient through it
 
-with rho = π_θ/π_old (the trainer's own policy at the start of the update), w = min(π_old/μ, cap) correcting for
-the engine's policy μ, A the advantage inside the group, and a fixed weight per completion for the
+with one rho per token, or one per completion, exp(mean_t log rho_t).
+
+There rho = π_θ/π_old (the trainer's own policy at the start of the update), w = min(π_old/μ, cap) corrects for
+the engine's policy μ, A is the advantage inside the group, and a fixed weight per completion makes the
 normalisation. The weights are known before anything is packed, so that micro-batches change nothing; members
 do not share parameters, so that the sum over members has every member's own gradient.
 
@@ -14,6 +17,7 @@ It does not sample, score or schedule: `train` does.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -46,6 +50,20 @@ class Advantage(StrEnum):
     MEAN_ONLY = "mean_only"
 
 
+class Surrogate(StrEnum):
+    """What stands for the policy's improvement."""
+
+    CLIP = "clip"
+    CISPO = "cispo"
+
+
+class Level(StrEnum):
+    """What has one ratio."""
+
+    TOKEN = "token"  # noqa: S105 - not a password
+    SEQUENCE = "sequence"
+
+
 class Kl(StrEnum):
     """Estimator of KL(π_θ‖π_ref), with d = log π_θ - log π_ref."""
 
@@ -67,6 +85,7 @@ class GrpoSettings:
     beta: float = 0.0
     clip_low: float = 0.2
     clip_high: float = 0.2
+    """for `cispo` ε_max, the cap of the ratio itself"""
     max_grad_norm: float = 1.0
     update_epochs: int = 1
     temperature: float = 1.0
@@ -74,9 +93,27 @@ class GrpoSettings:
     normalisation: Normalisation = Normalisation.SEQUENCE
     advantage: Advantage = Advantage.MEAN_STD
     kl: Kl = Kl.K3_IS
-    importance_cap: float = 2.0
+    surrogate: Surrogate = Surrogate.CLIP
+    level: Level = Level.TOKEN
+    importance_cap: float | None = 2.0
+    """largest w; None: w is 1"""
     max_completion_tokens: int = 0
     """only read by `constant`"""
+
+    @property
+    def ceiling(self) -> float:
+        """The ratio above which a better token gains nothing more."""
+        return self.clip_high if self.surrogate is Surrogate.CISPO else 1 + self.clip_high
+
+    @property
+    def floor(self) -> float:
+        """The ratio below which a worse token loses nothing more; `cispo` has none."""
+        return 0.0 if self.surrogate is Surrogate.CISPO else 1 - self.clip_low
+
+    @property
+    def largest_w(self) -> float:
+        """`importance_cap` as a number."""
+        return math.inf if self.importance_cap is None else self.importance_cap
 
 
 def update(
@@ -204,9 +241,10 @@ class Knobs:
             [table[m] for m in self._owners], dtype=self._like.dtype, device=self._like.device
         )
 
-    def uses(self, kl: Kl) -> Tensor:
-        """Whose member uses this estimator, (K,) bool."""
-        chosen = [self.settings[m].kl is kl for m in self._owners]
+    def uses(self, choice: StrEnum | None, name: str) -> Tensor:
+        """Whose member has made this choice, (K,) bool."""
+        table = {m: getattr(s, name) is choice for m, s in self.settings.items()}
+        chosen = [table[m] for m in self._owners]
         return torch.tensor(chosen, dtype=torch.bool, device=self._like.device)
 
 
@@ -223,26 +261,30 @@ class Logprobs:
 def token_loss(logp: Logprobs, batch: PolicyBatch, piece: Pack, knobs: Knobs, sums: Sums) -> Tensor:
     """The sum over the pack's tokens of weight times loss."""
     advantage, beta = batch.advantage[piece.rows], knobs.of("beta")
-    ratio = (logp.now - logp.old).exp()
-    mismatch = logp.old - logp.behaviour
-    importance = mismatch.exp().minimum(knobs.of("importance_cap"))
+    each = (logp.now - logp.old).exp()
     kl = torch.zeros_like(logp.now)
     if logp.reference is not None:
         d = logp.now - logp.reference
-        in_reward = knobs.uses(Kl.K1_REWARD)
+        in_reward = knobs.uses(Kl.K1_REWARD, "kl")
         advantage = advantage - torch.where(in_reward, beta * d.detach(), 0.0)
         beta = torch.where(in_reward, 0.0, beta)
-        kl = _kl(d, ratio, knobs)
-    low, high = 1 - knobs.of("clip_low"), 1 + knobs.of("clip_high")
+        kl = _kl(d, each, knobs)
+    ratio = _ratio(logp, piece, knobs)
+    low, high = knobs.of("floor"), knobs.of("ceiling")
     policy = -torch.minimum(ratio * advantage, ratio.clamp(low, high) * advantage)
+    weighed = -(ratio.detach().minimum(high) * advantage) * logp.now
+    policy = torch.where(knobs.uses(Surrogate.CISPO, "surrogate"), weighed, policy)
+    mismatch = logp.old - logp.behaviour
+    importance = torch.where(
+        knobs.uses(None, "importance_cap"), 1.0, mismatch.exp().minimum(knobs.of("largest_w"))
+    )
     loss = batch.weight[piece.rows] * (importance * policy + beta * kl)
-    clipped = ((ratio < low) & (advantage < 0)) | ((ratio > high) & (advantage > 0))
     with torch.no_grad():
         sums.add(
             batch.member[piece.rows],
             loss=loss,
             kl=kl,
-            clipped=clipped,
+            clipped=((ratio < low) & (advantage < 0)) | ((ratio > high) & (advantage > 0)),
             ratio=ratio,
             mismatch=mismatch.abs(),
             surprise=-logp.now,
@@ -252,12 +294,24 @@ def token_loss(logp: Logprobs, batch: PolicyBatch, piece: Pack, knobs: Knobs, su
     return loss.sum()
 
 
+def _ratio(logp: Logprobs, piece: Pack, knobs: Knobs) -> Tensor:
+    """pi_theta/pi_old of each token's unit, (K,): the token itself, or its whole completion (geometric mean)."""
+    log_ratio = logp.now - logp.old
+    whole = knobs.uses(Level.SEQUENCE, "level")
+    if not whole.any():  # spares token-level runs, nearly all, the two scatters below
+        return log_ratio.exp()
+    _, completion = piece.rows.unique(return_inverse=True)
+    count = torch.zeros_like(log_ratio).index_add(0, completion, torch.ones_like(log_ratio))
+    total = torch.zeros_like(log_ratio).index_add(0, completion, log_ratio)
+    return torch.where(whole, (total / count.clamp(min=1))[completion], log_ratio).exp()
+
+
 def _kl(d: Tensor, ratio: Tensor, knobs: Knobs) -> Tensor:
     """Each member's own estimator, (K,)."""
     k3 = (-d).exp() + d - 1
-    kl = torch.where(knobs.uses(Kl.K3_IS), ratio * k3, k3)
-    kl = torch.where(knobs.uses(Kl.K2), ratio.detach() * d * d / 2, kl)
-    return torch.where(knobs.uses(Kl.K1_REWARD), d, kl)
+    kl = torch.where(knobs.uses(Kl.K3_IS, "kl"), ratio * k3, k3)
+    kl = torch.where(knobs.uses(Kl.K2, "kl"), ratio.detach() * d * d / 2, kl)
+    return torch.where(knobs.uses(Kl.K1_REWARD, "kl"), d, kl)
 
 
 def _means(sums: Mapping[str, float]) -> dict[str, float]:

@@ -1,7 +1,8 @@
 """Completions scored by a reward: one iteration of the GRPO family.
 
 All members' prompts are generated in one call of the engine; finished completions are scored while others still
-decode, and scores are put in row order, so what is learned does not depend on who finished first.
+decode, and scores are put in row order, so what is learned does not depend on who finished first. Where groups of
+equal rewards are dropped, the next prompts of the stream are asked in their place, twice at most (DAPO).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
-from arena_gitops.spec.algorithms.grpo import GrpoKnobs
+from arena_gitops.spec.knobs import GroupKnobs
 from arena_runner.algorithms import grpo
 from arena_runner.engines.base import Completion, Engine, Request
 from arena_runner.learner import Learner, MemberUpdate
@@ -25,6 +26,12 @@ from arena_runner.seeds import row_key
 
 SHOWN = 3
 """transcripts kept of an iteration or evaluation"""
+REFILLS = 2
+"""rounds in which dropped groups are replaced; what is missing then stays missing"""
+CISPO_CAP = 5.0
+"""epsilon_max of a `loss_type: cispo` that does not say"""
+
+Groups = Sequence[Sequence["Answer"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,36 +52,65 @@ class Scored:
     engine: Engine
     pool: RewardPool
     prompts: Sequence[Prompt]
-    knobs: GrpoKnobs
+    knobs: GroupKnobs
     longest: int
     """`max_context_length`"""
     seed: int
 
     def iterate(self, members: Sequence[Member]) -> dict[int, Iterated]:
         """Generate for all members in one call, score, and update all of them in one launch."""
+        batches = self._batches(members)
+        learned = [
+            ScoredGroup(place, group[0].prompt.ids, tuple(a.completion for a in group), self._rewards(group))
+            for place, batch in batches.items()
+            for group in batch
+            if not (self.knobs.filter_zero_adv and self._silent(group))
+        ]
+        updates = grpo.update(self.learner, learned, {m.index: self._settings(m) for m in members})
+        return {place: self._iterated(batch, updates[place]) for place, batch in batches.items()}
+
+    def _batches(self, members: Sequence[Member]) -> dict[int, Groups]:
+        """Each member's scored groups: its batch, and what was asked in place of groups that teach nothing."""
+        batches: dict[int, list[Sequence[Answer]]] = {member.index: [] for member in members}
+        for _ in range(1 + REFILLS if self.knobs.filter_zero_adv else 1):
+            missing = [(m, count) for m in members if (count := self._missing(m, batches[m.index]))]
+            done = {place: len(groups) for place, groups in batches.items()}
+            for place, groups in self._asked(missing, done).items():
+                batches[place] += groups
+        return dict(batches)
+
+    def _missing(self, member: Member, groups: Groups) -> int:
+        return int(_own(member, "batch_size")) - sum(not self._silent(group) for group in groups)
+
+    def _asked(self, counts: Sequence[tuple[Member, int]], done: Mapping[int, int]) -> dict[int, Groups]:
+        """Answers to each member's next prompts, as many as its count; `done` of its iteration were asked before."""
         stream = Stream(len(self.prompts), self.seed)
         asked = [
-            (
-                member,
-                [self.prompts[row] for row in stream.take(member.cursor, int(_own(member, "batch_size")))],
-            )
-            for member in members
+            (member, [self.prompts[row] for row in stream.take(member.cursor + done[member.index], count)])
+            for member, count in counts
         ]
-        requests = [request for member, prompts in asked for request in self._requests(member, prompts)]
-        owners = [
-            prompt for member, prompts in asked for prompt in prompts for _ in range(_group_size(member))
-        ]
+        requests = [r for m, prompts in asked for r in self._requests(m, prompts, done[m.index])]
+        owners = [p for m, prompts in asked for p in prompts for _ in range(_group_size(m))]
         answers = iter(self._answers(requests, owners))
-        groups = {
+        return {
             member.index: [[next(answers) for _ in range(_group_size(member))] for _ in prompts]
             for member, prompts in asked
         }
-        updates = grpo.update(
-            self.learner,
-            [_scored_group(place, group) for place, batch in groups.items() for group in batch],
-            {member.index: self._settings(member) for member in members},
-        )
-        return {place: _iterated(batch, updates[place]) for place, batch in groups.items()}
+
+    def _rewards(self, group: Sequence[Answer]) -> tuple[float, ...]:
+        """What is learned from: the scores, less the penalty of answers that run into the limit.
+
+        The penalty rises from 0 to 1 over the last `overlong_buffer` of the room (DAPO, equation 13).
+        """
+        room = self._room(group[0].prompt)
+        buffer = (self.knobs.overlong_buffer or 0.0) * room
+        lengths = [len(answer.completion.token_ids) for answer in group]
+        over = [max(0.0, length - room + buffer) / buffer if buffer else 0.0 for length in lengths]
+        return tuple(answer.score.total - x for answer, x in zip(group, over, strict=True))
+
+    def _silent(self, group: Sequence[Answer]) -> bool:
+        """Whether nobody in the group did better than another."""
+        return len(set(self._rewards(group))) == 1
 
     def judge(self, places: Sequence[int], prompts: Sequence[Prompt]) -> dict[int, Judged]:
         """Mean reward of greedy completions.
@@ -87,8 +123,8 @@ class Scored:
         requests = [Request(place, prompt.ids, self._room(prompt), greedy=True) for prompt in prompts]
         return _judged(self._answers(requests, prompts))
 
-    def _requests(self, member: Member, prompts: Sequence[Prompt]) -> Iterator[Request]:
-        for k, prompt in enumerate(prompts):
+    def _requests(self, member: Member, prompts: Sequence[Prompt], first: int) -> Iterator[Request]:
+        for k, prompt in enumerate(prompts, first):
             for c in range(_group_size(member)):
                 yield Request(
                     member=member.index,
@@ -123,20 +159,52 @@ class Scored:
             ]
 
     def _settings(self, member: Member) -> grpo.GrpoSettings:
-        clip = _own(member, "clip_coef")
-        high = self.knobs.clip_coef_high
+        knobs, clip, high = self.knobs, _own(member, "clip_coef"), self.knobs.clip_coef_high
+        cispo, level = knobs.loss_type == "cispo", knobs.importance_sampling_level
+        whole = level in {"turn", "trajectory"} if level else knobs.loss_type == "gspo"
+        cap = knobs.vllm_importance_sampling_cap
         return grpo.GrpoSettings(
             lr=_own(member, "lr"),
             beta=_own(member, "beta"),
             clip_low=clip,
-            clip_high=clip if high is None else high,
+            clip_high=high if high is not None else CISPO_CAP if cispo else clip,
             max_grad_norm=_own(member, "max_grad_norm"),
             update_epochs=int(_own(member, "update_epochs")),
             temperature=_own(member, "temperature"),
-            normalisation=grpo.Normalisation(self.knobs.normalization),
-            max_completion_tokens=self.knobs.max_output_tokens or self.longest,
-            advantage=grpo.Advantage(self.knobs.adv_norm),
-            kl=grpo.Kl(self.knobs.kl_estimator),
+            normalisation=grpo.Normalisation(knobs.normalization),
+            max_completion_tokens=knobs.max_output_tokens or self.longest,
+            advantage=grpo.Advantage(knobs.adv_norm),
+            kl=grpo.Kl(knobs.kl_estimator),
+            surrogate=grpo.Surrogate.CISPO if cispo else grpo.Surrogate.CLIP,
+            level=grpo.Level.SEQUENCE if whole else grpo.Level.TOKEN,
+            importance_cap=None
+            if knobs.vllm_importance_sampling_correction is False
+            else 2.0
+            if cap is None
+            else cap,
+        )
+
+    def _iterated(self, batch: Groups, update: MemberUpdate) -> Iterated:
+        answers = [answer for group in batch for answer in group]
+        rewards = [answer.score.total for answer in answers]
+        silent = sum(self._silent(group) for group in batch)
+        return Iterated(
+            prompts=len(batch),
+            steps=len(answers),
+            tokens=sum(len(answer.completion.token_ids) for answer in answers),
+            signal=update.signal,
+            reward=mean(rewards),
+            metrics={
+                "reward/mean": mean(rewards),
+                "reward/std": spread(rewards),
+                **{f"reward/{name}": mean(values) for name, values in _parts(answers).items()},
+                **_lengths(answers),
+                "groups_without_signal": silent,
+                "groups_dropped": silent if self.knobs.filter_zero_adv else 0,
+                "groups": len(batch),
+                **update.metrics,
+            },
+            transcripts=_transcripts(answers),
         )
 
 
@@ -148,52 +216,22 @@ def _group_size(member: Member) -> int:
     return int(_own(member, "group_size"))
 
 
-def _scored_group(place: int, group: Sequence[Answer]) -> ScoredGroup:
-    return ScoredGroup(
-        member=place,
-        prompt_ids=group[0].prompt.ids,
-        completions=tuple(answer.completion for answer in group),
-        rewards=tuple(answer.score.total for answer in group),
-    )
-
-
-def _iterated(batch: Sequence[Sequence[Answer]], update: MemberUpdate) -> Iterated:
-    answers = [answer for group in batch for answer in group]
-    rewards = [answer.score.total for answer in answers]
-    silent = sum(len({answer.score.total for answer in group}) == 1 for group in batch)
-    tokens = [len(answer.completion.token_ids) for answer in answers]
-    return Iterated(
-        prompts=len(batch),
-        steps=len(answers),
-        tokens=sum(tokens),
-        signal=update.signal,
-        reward=mean(rewards),
-        metrics={
-            "reward/mean": mean(rewards),
-            "reward/std": spread(rewards),
-            **{f"reward/{name}": mean(values) for name, values in _parts(answers).items()},
-            "completion_length": mean(tokens),
-            "truncated_share": mean([answer.completion.finished_by == "length" for answer in answers]),
-            "groups_without_signal": silent,
-            "groups": len(batch),
-            **update.metrics,
-        },
-        transcripts=_transcripts(answers),
-    )
-
-
 def _judged(answers: Sequence[Answer]) -> Judged:
     first = answers[0]
     return Judged(
         scores=tuple(answer.score.total for answer in answers),
         parts=_parts(answers),
-        values={
-            "completion_length": mean([len(answer.completion.token_ids) for answer in answers]),
-            "truncated_share": mean([answer.completion.finished_by == "length" for answer in answers]),
-        },
+        values=_lengths(answers),
         transcripts=_transcripts(answers),
         probe=Probe(first.prompt.ids, first.completion.token_ids, first.completion.logprobs),
     )
+
+
+def _lengths(answers: Sequence[Answer]) -> dict[str, float]:
+    return {
+        "completion_length": mean([len(answer.completion.token_ids) for answer in answers]),
+        "truncated_share": mean([answer.completion.finished_by == "length" for answer in answers]),
+    }
 
 
 def _parts(answers: Sequence[Answer]) -> Mapping[str, tuple[float, ...]]:

@@ -80,7 +80,7 @@ def test_a_failing_reward_is_one_clear_error(lab, call):
 
 
 def test_what_has_no_room_is_refused_by_name(call):
-    assert "loss_type" in call(algorithm="loss_type: gspo", code=10)
+    assert "quantization" in call(algorithm="quantization: nf4", code=10)
 
 
 def test_a_column_may_have_another_name(lab, call):

@@ -12,20 +12,24 @@ from arena_runner.population.member import Member
 from arena_runner.rollouts.imitated import Imitated
 from arena_runner.rollouts.scored import Scored
 
-BY_THE_TASK = {"name", "batch_size", "group_size"}
+BY_THE_TASK = {"name", "batch_size", "group_size", "filter_zero_adv", "overlong_buffer"}
 """How much is asked for, not how it is learned; the loop's own tests cover them."""
 ANOTHER = {
     "adv_norm": "mean_only",
     "beta": 0.5,
     "clip_coef": 0.3,
     "clip_coef_high": 0.4,
+    "importance_sampling_level": "trajectory",
     "kl_estimator": "k2",
+    "loss_type": "cispo",
     "lr": 0.5,
     "max_grad_norm": 7.0,
     "max_output_tokens": 9,
     "normalization": "token",
     "temperature": 0.5,
     "update_epochs": 3,
+    "vllm_importance_sampling_cap": 3.0,
+    "vllm_importance_sampling_correction": False,
 }
 
 
@@ -51,3 +55,10 @@ def test_a_knob_of_sft_changes_the_update(name):
 def test_the_upper_clip_follows_the_lower_unless_it_is_written():
     assert grpo_settings(GrpoKnobs(clip_coef=0.3))["clip_high"] == 0.3
     assert grpo_settings(GrpoKnobs(clip_coef=0.3, clip_coef_high=0.4))["clip_high"] == 0.4
+
+
+def test_a_loss_type_brings_its_own_level_and_cap_unless_they_are_written():
+    assert grpo_settings(GrpoKnobs(loss_type="gspo"))["level"] == "sequence"
+    assert grpo_settings(GrpoKnobs(loss_type="gspo", importance_sampling_level="token"))["level"] == "token"
+    assert grpo_settings(GrpoKnobs(loss_type="cispo"))["clip_high"] == 5.0
+    assert grpo_settings(GrpoKnobs(loss_type="cispo", clip_coef_high=3.0))["clip_high"] == 3.0

@@ -7,8 +7,9 @@ import pytest
 import torch
 from populations import make_learner, purely_in_float64, relative, scored_groups
 
+from arena_runner import ops
 from arena_runner.algorithms import grpo
-from arena_runner.algorithms.grpo import Advantage, GrpoSettings, Kl, Normalisation
+from arena_runner.algorithms.grpo import Advantage, GrpoSettings, Kl, Level, Normalisation, Surrogate
 from arena_runner.engines.base import Completion
 from arena_runner.models import load_base
 from arena_runner.policy_batch import ScoredGroup
@@ -21,6 +22,12 @@ SETTINGS = {
     ),
     "k2": GrpoSettings(lr=1e-3, beta=0.5, kl=Kl.K2),
     "k1 in the reward": GrpoSettings(lr=1e-3, beta=0.5, kl=Kl.K1_REWARD),
+    "sequence": GrpoSettings(lr=1e-3, level=Level.SEQUENCE, clip_low=3e-4, clip_high=4e-4),
+    "cispo": GrpoSettings(
+        lr=1e-3, surrogate=Surrogate.CISPO, clip_high=1.5, normalisation=Normalisation.TOKEN, beta=0.1
+    ),
+    "untruncated": GrpoSettings(lr=1e-3, importance_cap=50.0),
+    "no importance weights": GrpoSettings(lr=1e-3, importance_cap=None),
 }
 
 
@@ -30,8 +37,8 @@ def token_logprobs(model, prompt, tokens, temperature):
     return (logits / temperature).log_softmax(-1).gather(1, ids[0, len(prompt) :, None])[:, 0]
 
 
-def completion_loss(policy, group, i, s):
-    """Straight from training.md section 6, for one completion of an update of one step."""
+def completion_loss(policy, group, i, s, moved):
+    """Straight from training.md section 6, for one completion; `moved` is how far the policy is from the old one."""
     completion = group.completions[i]
     now = token_logprobs(policy, group.prompt_ids, completion.token_ids, s.temperature)
     with policy.disable_adapter(), torch.no_grad():
@@ -40,18 +47,27 @@ def completion_loss(policy, group, i, s):
     advantage = group.rewards[i] - scored.mean()
     if s.advantage is Advantage.MEAN_STD:
         advantage = advantage / (scored.std() + 1e-4)
-    w = (now.detach() - torch.tensor(completion.logprobs, dtype=torch.float64)).exp().clamp(max=2)
-    ratio = (now - now.detach()).exp()
+    old = now.detach() - moved
+    w = (old - torch.tensor(completion.logprobs, dtype=torch.float64)).exp()
+    w = torch.ones_like(w) if s.importance_cap is None else w.clamp(max=s.importance_cap)
+    ratio = (now - old).exp()
     d = now - reference
-    kl = {Kl.K3_IS: ratio * ((-d).exp() + d - 1), Kl.K2: d**2 / 2, Kl.K1_REWARD: 0 * d}[s.kl]
+    kl = {Kl.K3_IS: ratio * ((-d).exp() + d - 1), Kl.K2: ratio.detach() * d**2 / 2, Kl.K1_REWARD: 0 * d}[s.kl]
     if s.kl is Kl.K1_REWARD:
         advantage = advantage - s.beta * d.detach()
-    return -w * ratio * advantage + s.beta * kl
+    if s.level is Level.SEQUENCE:
+        ratio = (now - old).mean().exp() * torch.ones_like(now)
+    if s.surrogate is Surrogate.CISPO:
+        policy_term = -ratio.detach().clamp(max=s.clip_high) * advantage * now
+    else:
+        clipped = ratio.clamp(1 - s.clip_low, 1 + s.clip_high)
+        policy_term = -torch.minimum(ratio * advantage, clipped * advantage)
+    return w * policy_term + s.beta * kl
 
 
-def expected_gradients(policy, groups, s):
+def expected_gradients(policy, groups, s, moved=0.0):
     losses = [
-        completion_loss(policy, g, i, s)
+        completion_loss(policy, g, i, s, moved)
         for g in groups
         for i in range(len(g.completions))
         if g.rewards[i] is not None
@@ -68,24 +84,40 @@ def expected_gradients(policy, groups, s):
     return {n.replace(".default", ""): p.grad for n, p in policy.named_parameters() if p.grad is not None}
 
 
+@pytest.mark.parametrize("moved", [0.0, 0.1, -0.3])
 @pytest.mark.parametrize("name", SETTINGS)
-def test_each_members_gradient_is_the_references(learner, tiny_model_dir, tmp_path, name):
+def test_each_members_gradient_is_the_references(learner, tiny_model_dir, tmp_path, name, moved):
+    """`moved`: every token is that much likelier than at the start of the update, as after some of its steps."""
     settings = {0: SETTINGS[name], 1: replace(SETTINGS["grpo"], beta=0.2)}
     groups = scored_groups()
-    grpo.accumulate(learner, grpo.prepare(learner, groups, settings), settings, [0, 1])
+    batch = grpo.prepare(learner, groups, settings)
+    if moved:
+        start_elsewhere(learner, batch, settings, moved)
+    grpo.accumulate(learner, batch, settings, [0, 1])
     population = learner.population
     population.save(0, tmp_path)
-    # The export is fp32: compare at the weights it holds.
-    model = load_base(str(tiny_model_dir), device="cpu", dtype=torch.float64)
-    purely_in_float64(model)
-    policy = peft.PeftModel.from_pretrained(
-        model.model, tmp_path, is_trainable=True, autocast_adapter_dtype=False
-    ).double()
-    theirs = expected_gradients(policy, [g for g in groups if g.member == 0], settings[0])
+    policy = in_peft(tiny_model_dir, tmp_path)
+    theirs = expected_gradients(policy, [g for g in groups if g.member == 0], settings[0], moved)
 
     ours = gradients_by_peft_name(population, 0)
     assert ours.keys() == theirs.keys()
     assert max(relative(ours[k], theirs[k]) for k in ours) <= 1e-5
+
+
+def start_elsewhere(learner, batch, settings, moved):
+    for piece in batch.packs(learner, settings, settings):
+        temperature = grpo.Knobs(batch, piece, settings).of("temperature")
+        with torch.no_grad():
+            batch.old.put(piece, ops.logprobs(learner.base, learner.population, piece, temperature) - moved)
+
+
+def in_peft(tiny_model_dir, folder):
+    """The export is fp32: compare at the weights it holds."""
+    model = load_base(str(tiny_model_dir), device="cpu", dtype=torch.float64)
+    purely_in_float64(model)
+    return peft.PeftModel.from_pretrained(
+        model.model, folder, is_trainable=True, autocast_adapter_dtype=False
+    ).double()
 
 
 def gradients_by_peft_name(population, member):

@@ -8,23 +8,30 @@ from arena_gitops.spec.algorithms import ALGORITHMS, knobs_for
 from arena_gitops.spec.algorithms.grpo import GrpoKnobs
 from arena_gitops.spec.algorithms.sft import SftKnobs
 
+GROUP = {
+    "name",
+    "adv_norm",
+    "batch_size",
+    "beta",
+    "clip_coef",
+    "clip_coef_high",
+    "group_size",
+    "filter_zero_adv",
+    "importance_sampling_level",
+    "kl_estimator",
+    "loss_type",
+    "lr",
+    "max_grad_norm",
+    "max_output_tokens",
+    "normalization",
+    "overlong_buffer",
+    "temperature",
+    "update_epochs",
+    "vllm_importance_sampling_cap",
+    "vllm_importance_sampling_correction",
+}
 ACTED_ON = {
-    "GRPO": {
-        "name",
-        "adv_norm",
-        "batch_size",
-        "beta",
-        "clip_coef",
-        "clip_coef_high",
-        "group_size",
-        "kl_estimator",
-        "lr",
-        "max_grad_norm",
-        "max_output_tokens",
-        "normalization",
-        "temperature",
-        "update_epochs",
-    },
+    **dict.fromkeys(("GRPO", "GSPO", "CISPO", "DAPO", "Dr.GRPO"), GROUP),
     "SFT": {"name", "batch_size", "lr", "max_grad_norm", "update_epochs"},
 }
 
@@ -67,3 +74,29 @@ def test_a_whole_number_stays_one_for_mutation():
 
 def test_an_algorithm_without_a_room_has_no_knobs():
     assert knobs_for("DQN") is None
+
+
+PRESETS = {  # training.md §6: level, surrogate, clip, normalisation, advantage, beta, drop, overlong
+    "GRPO": (None, None, 0.2, None, "sequence", "mean_std", 0.001, None, None),
+    "DAPO": (None, None, 0.2, 0.28, "token", "mean_std", 0.0, True, 0.2),
+    "Dr.GRPO": (None, None, 0.2, None, "constant", "mean_only", 0.0, None, None),
+    "GSPO": ("trajectory", "gspo", 3e-4, 4e-4, "sequence", "mean_std", 0.0, None, None),
+    "CISPO": (None, "cispo", 0.2, 5.0, "token", "mean_std", 0.0, None, None),
+}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_the_papers(name):
+    k = knobs_for(name)()
+    clip = (k.clip_coef, k.clip_coef_high)
+    rest = (k.normalization, k.adv_norm, k.beta, k.filter_zero_adv, k.overlong_buffer)
+
+    assert (k.importance_sampling_level, k.loss_type, *clip, *rest) == PRESETS[name]
+
+
+def test_a_knob_nobody_wrote_leaves_the_normal_form_and_a_presets_own_stays():
+    later = {"filter_zero_adv", "overlong_buffer", "loss_type", "vllm_importance_sampling_cap"}
+
+    assert not later & GrpoKnobs().model_dump().keys()
+    assert GrpoKnobs(filter_zero_adv=False).model_dump()["filter_zero_adv"] is False
+    assert knobs_for("DAPO")().model_dump()["overlong_buffer"] == 0.2

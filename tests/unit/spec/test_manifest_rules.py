@@ -215,7 +215,6 @@ def test_a_manifest_that_is_fully_acted_on_has_no_remarks(grpo):
     [
         ("algorithm", {"top_k": 50}, "algorithm.top_k"),
         ("algorithm", {"quantization": "nf4"}, "algorithm.quantization"),
-        ("algorithm", {"loss_type": "gspo"}, "algorithm.loss_type"),
         ("training", {"rollout_mode": "async"}, "training.rollout_mode"),
         ("environment", {"max_turns": 4}, "environment.max_turns"),
         ("environment", {"env_type": "multiturn", "env_name": "game:X"}, "environment.env_name"),
@@ -245,7 +244,7 @@ def test_an_algorithm_without_a_room_is_refused_with_the_list_of_those_that_have
     refusal = refusals(manifest_of("classic"))["algorithm.name"]
 
     assert refusal.message == "algorithm 'Rainbow DQN' has no room yet"
-    assert refusal.hint == "can train: GRPO, SFT"
+    assert refusal.hint == "can train: CISPO, DAPO, Dr.GRPO, GRPO, GSPO, SFT"
 
 
 @pytest.mark.parametrize(
