@@ -22,6 +22,7 @@ from arena_gitops.apply.journal import Journal
 from arena_gitops.apply.wait import Clock, Patience
 from arena_gitops.apply.wait import wait as wait_for
 from arena_gitops.errors import BlockedError, StaleError, UnexpectedChangesError
+from arena_gitops.evidence.gather import content_of, gather
 from arena_gitops.plan import offline
 from arena_gitops.plan.build import build
 from arena_gitops.plan.model import Action, CheckStatus, Plan
@@ -84,8 +85,22 @@ def plan(
     scope: Scope = WHOLE,
 ) -> Plan:
     """Look at the platform and plan. Changes nothing."""
-    observed = world.platform.observe(desired.owner)
-    return build(desired, observed, target=target, allow=allow, scope=scope)
+    return compare(world.platform, desired, target=target, allow=allow, scope=scope)[0]
+
+
+def compare(
+    platform: Platform,
+    desired: DesiredState,
+    *,
+    target: str,
+    allow: frozenset[str] = frozenset(),
+    scope: Scope = WHOLE,
+) -> tuple[Plan, ObservedState]:
+    """The plan, and the state of the platform it was made of."""
+    observed = platform.observe(desired.owner)
+    evidence = gather(desired, observed, lambda digest, limit: platform.read_blob(digest, limit=limit))
+    planned = build(desired, observed, target=target, allow=allow, scope=scope, evidence=evidence)
+    return planned, observed
 
 
 def plan_offline(
@@ -94,7 +109,10 @@ def plan_offline(
     """Plan against another commit instead of a platform: what its owner would be asked to do."""
     if base is not None:
         desired = replace(desired, policy=base.policy)  # whoever proposes a change does not set its limits
-    planned = build(desired, offline.assumed(base), target=target, scope=scope)
+    observed = offline.assumed(base)
+    stored = {} if base is None else {b.digest: b for r in base.resources.values() for b in r.blobs}
+    found = gather(desired, observed, lambda digest, limit: content_of(stored[digest], limit))
+    planned = build(desired, observed, target=target, scope=scope, evidence=found)
     return planned.model_copy(update={"mode": "offline", "against": against})
 
 

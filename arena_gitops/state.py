@@ -45,6 +45,8 @@ class DesiredResource:
     spans: Mapping[str, Span] = field(default_factory=lambda: MappingProxyType({}))
     """dotted path in `spec` → where the user wrote it"""
     provenance: Provenance = field(default_factory=Provenance)
+    parents: tuple[tuple[Address, Fingerprint], ...] = ()
+    """what went into its fingerprint: another fingerprint of one of these gives it another one"""
     refusals: tuple[str, ...] = ()
     """what of an experiment's manifest has no room yet, in words: understood, and not to be trained"""
 

@@ -52,7 +52,7 @@ class Engine:
             raise BlockedError("the plan is blocked; nothing was changed")
         observed = self.platform.observe(desired.owner)
         barrier.require_fresh(plan, observed)
-        settled = settle(desired, observed, plan.scope).desired
+        settled = settle(desired, observed, plan.scope, plan.equivalent).desired
         todo = [change for change in plan.changes if change.action.acts]
         barrier.upload(self.platform, settled, todo, self.listener)
         barrier.check(self.platform, settled, todo, self.listener, self._stop_if_asked)

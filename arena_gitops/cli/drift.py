@@ -6,12 +6,11 @@ import os
 
 import click
 
-from arena_gitops.app import EXIT_CHANGES
+from arena_gitops import app
 from arena_gitops.cli import options
 from arena_gitops.cli.session import Session
 from arena_gitops.cli.stack import Repository
 from arena_gitops.cli.target import connect
-from arena_gitops.plan.build import build
 from arena_gitops.plan.drift import Drift
 from arena_gitops.plan.drift import drift as find_drift
 
@@ -32,15 +31,14 @@ def drift(ctx: click.Context, *, target: str | None, namespace: str, detailed_ex
     repository = Repository.read(namespace)
     choice = repository.choose(target)
     platform = session.using(connect(choice, os.environ, say=session.say, run_named=False))
-    observed = platform.observe(repository.desired.owner)
-    planned = build(repository.desired, observed, target=choice.name)
+    planned, observed = app.compare(platform, repository.desired, target=choice.name)
     found = find_drift(planned, repository.desired, observed)
     if session.json:
         session.emit(found.model_dump_json())
     else:
         for line in _lines(found):
             click.echo(line)
-    ctx.exit(EXIT_CHANGES if detailed_exitcode and found.entries else 0)
+    ctx.exit(app.EXIT_CHANGES if detailed_exitcode and found.entries else 0)
 
 
 def _lines(found: Drift) -> list[str]:

@@ -6,12 +6,12 @@ import os
 
 import click
 
+from arena_gitops import app
 from arena_gitops.cli import options
 from arena_gitops.cli.session import Session
 from arena_gitops.cli.stack import Repository
 from arena_gitops.cli.target import connect
 from arena_gitops.errors import UsageError
-from arena_gitops.plan.build import build
 from arena_gitops.plan.explain import explain as explain_address
 from arena_gitops.report import explanation
 from arena_gitops.spec.problems import suggestion
@@ -32,8 +32,7 @@ def explain(session: Session, *, address: str, target: str | None, namespace: st
     repository = Repository.read(namespace)
     choice = repository.choose(target)
     platform = session.using(connect(choice, os.environ, say=session.say, run_named=False))
-    observed = platform.observe(repository.desired.owner)
-    planned = build(repository.desired, observed, target=choice.name)
+    planned, observed = app.compare(platform, repository.desired, target=choice.name)
     known = {str(known) for known in (*repository.desired.resources, *observed.resources)}
     if address not in known:
         raise UsageError(f"there is no {address}; {suggestion(address, known)}")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from arena_gitops.errors import Diagnostic
 from arena_gitops.plan import cost, promotion, safety, units, wording
 from arena_gitops.plan.classify import TRAINED, VERSIONED, Finding, classify, range_of, spec_at
+from arena_gitops.plan.evidence import NO_EVIDENCE, Evidence
 from arena_gitops.plan.matrix import Cause, outcome, same_outcome
 from arena_gitops.plan.model import (
     Action,
@@ -66,6 +67,7 @@ def build(
     target: str,
     allow: frozenset[str] = frozenset(),
     scope: Scope = WHOLE,
+    evidence: Evidence = NO_EVIDENCE,
 ) -> Plan:
     """Plan how to make the platform what the repository says.
 
@@ -75,12 +77,14 @@ def build(
         target: Name of the target in `arena.yaml`.
         allow: Consents given in advance: `interrupt`, `empty`.
         scope: A part of the stack, and work to be done again.
+        evidence: What was found by reading the files of both sides.
     """
-    settled = settle(desired, observed, scope)
+    settled = settle(desired, observed, scope, evidence.equivalent)
     moved = moves(settled.desired, observed) if scope.whole else {}
     planner = _Planner(settled.desired, observed, settled.stale, allow, scope, moved)
     everything = planner.changes(selected(scope, desired, observed))
     everything = promotion.annotate(everything, settled.desired, observed)
+    everything = [evidence.shown_on(change) for change in everything]
     changes = tuple(change for change in everything if change.action is not Action.NOOP or change.message)
     costs = cost.total(changes)
     checks = tuple(safety.checks(settled.desired, observed, changes, costs, allow))
@@ -106,6 +110,7 @@ def build(
         summary=_summary(everything),
         cost=costs,
         changes=changes,
+        equivalent=tuple(sorted(evidence.equivalent)),
         checks=checks,
         diagnostics=tuple(_diagnostic(note) for note in desired.notes),
     )

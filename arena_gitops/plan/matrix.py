@@ -18,6 +18,8 @@ class Cause(StrEnum):
 
     NONE = "unchanged"
     METADATA = "metadata_changed"
+    COSMETIC = "cosmetic_change"
+    """code that only reads differently: comments, docstrings, layout, or where its files lie"""
     BUDGET_RAISED = "budget_raised"
     """there is more to train than the run was asked for"""
     BUDGET_SATISFIED = "budget_satisfied"
@@ -67,6 +69,7 @@ MATRIX: dict[Cause, dict[Phase, Outcome]] = {
     #                            idle     queued   running         stopped  failed   completed
     Cause.NONE: _row(            _NOOP,   _NOOP,   _NOOP,          _HELD,   _HELD,   _NOOP),
     Cause.METADATA: _row(        _UPDATE, _UPDATE, _UPDATE,        _UPDATE, _UPDATE, _UPDATE),
+    Cause.COSMETIC: _row(        _UPDATE, _UPDATE, _UPDATE,        _UPDATE, _UPDATE, _UPDATE),
     Cause.BUDGET_RAISED: _row(   _UPDATE, _UPDATE, _RESUME,        _RESUME, _RESUME, _RESUME),
     Cause.BUDGET_SATISFIED: _row(_UPDATE, _UPDATE, _NOOP,          _HELD,   _HELD,   _NOOP),
     Cause.BUDGET_RECORDED: _row( _UPDATE, _UPDATE, _UPDATE,        _UPDATE, _UPDATE, _UPDATE),

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 
 from pydantic import AliasChoices, Field, JsonValue
 
+from arena_gitops.plan.code import FileDiff
 from arena_gitops.plan.diff import Op
 from arena_gitops.plan.scope import Scope
 from arena_gitops.spec.digest import canonical_json, sha256_json
@@ -170,6 +171,8 @@ class Change(Frozen):
     """whether it stops a run that is running now"""
     idempotency_key: str | None = None
     notes: tuple[str, ...] = ()
+    code: tuple[FileDiff, ...] = ()
+    """files of a reward or environment, old and new"""
 
     @property
     def at(self) -> Address:
@@ -246,6 +249,8 @@ class Plan(Frozen):
     cost: PlanCost = PlanCost()
     changes: tuple[Change, ...] = ()
     """sorted by (wave, kind, name); unchanged resources appear only when there is something to say"""
+    equivalent: tuple[tuple[str, str], ...] = ()
+    """files (old and new digest) that only read differently; applying the plan means the same by it"""
     checks: tuple[CheckOutcome, ...] = ()
     diagnostics: tuple[PlanDiagnostic, ...] = ()
 

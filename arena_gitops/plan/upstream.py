@@ -1,22 +1,25 @@
-"""New dataset content does not spend money by itself: experiments that only follow it become *stale*.
+"""What an experiment is compared with, once everything it builds on is settled.
 
-`settle` decides, per experiment and by its `on_upstream_change`, whether new content of an input leads to a
-new version. Where it does not, the experiment keeps the input (and the fingerprint) it was trained with, so
-that plan and apply see an unchanged experiment and people see a stale one.
+Three things keep an experiment as it was trained: code of an input that only reads differently (comments), new
+content of an input that its `on_upstream_change` holds back (it becomes *stale*), and a parent that is itself kept.
+`settle` puts what was trained with into the desired state, so that plan and apply see the same, unchanged thing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from graphlib import TopologicalSorter
 from types import MappingProxyType
 from typing import Any
 
 from arena_gitops.plan.classify import TRAINED, spec_at, unchanged
+from arena_gitops.plan.cosmetic import CODE, Pair, settled_code, trained_code
 from arena_gitops.plan.diff import diff
 from arena_gitops.plan.phase import numbered
 from arena_gitops.plan.scope import Scope, at_rerun, rerun_of, with_reruns
 from arena_gitops.spec.digest import Fingerprint
+from arena_gitops.spec.identity import fingerprint_of
 from arena_gitops.spec.lifecycle import FieldClass, field_class
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import ResourceDocument
@@ -45,44 +48,123 @@ class Settled:
     stale: Mapping[Address, Stale] = field(default_factory=lambda: MappingProxyType({}))
 
 
-def settle(desired: DesiredState, observed: ObservedState, scope: Scope = WHOLE) -> Settled:
-    """Hold back experiments whose only difference in training is new content of an input.
+def settle(
+    desired: DesiredState,
+    observed: ObservedState,
+    scope: Scope = WHOLE,
+    equivalent: Iterable[Pair] = (),
+) -> Settled:
+    """Hold back what was only rewritten, and experiments whose only difference is new content of an input.
 
     What `scope` asks to be trained again is not held back. `rerun` only ever rises while the work is the same:
     taking the line out of the file, or having asked on the command line, starts nothing.
+
+    Args:
+        desired: What the repository declares.
+        observed: What the platform has.
+        scope: What a plan was asked to be about.
+        equivalent: Files (old and new digest) that were found to behave the same.
     """
     desired = with_reruns(scope, desired, observed)
-    resources = dict(desired.resources)
-    stale: dict[Address, Stale] = {}
-    for address, resource in desired.resources.items():
-        document = observed.resources.get(address)
-        if address.kind != TRAINED or document is None or unchanged(resource, document):
-            continue
-        if slots := _only_upstream(resource, document, frozenset(scope.rerun_stale)):
-            resources[address] = _kept(resource, document, slots)
-            shown = [slot for slot in slots if _policy(resource, slot) == "stale"]
-            if shown:
-                stale[address] = _stale(resource, document, shown)
-        if resources[address].fingerprint.run == document.fingerprint.run:
-            resources[address] = at_rerun(resources[address], rerun_of(document.spec))
-    return Settled(replace(desired, resources=resources), stale)
+    work = _Settling(desired.resources, observed, frozenset(scope.rerun_stale), frozenset(equivalent))
+    for address in desired.resources:
+        if address.kind in CODE:
+            work.code(address)
+    for address in _in_order(desired.resources):
+        work.experiment(address)
+    if not work.settled:
+        return Settled(desired, work.stale)
+    return Settled(replace(desired, resources={**desired.resources, **work.settled}), work.stale)
 
 
-def _only_upstream(
-    resource: DesiredResource, document: ResourceDocument, again: frozenset[str]
-) -> tuple[str, ...]:
-    """Inputs with new content, if they explain everything that would be trained differently."""
-    slots: set[str] = set()
-    for difference in diff(document.spec, resource.spec):
-        if field_class(TRAINED, difference.dotted) is not FieldClass.SEMANTIC:
-            continue
-        slot = _slot(difference.path)
-        if slot is None or _policy(resource, slot) == "new_version" or not _same(resource, document, slot):
-            return ()
-        if spec_at(resource.spec, f"inputs.{slot}.address") in again:
-            return ()
-        slots.add(slot)
-    return tuple(sorted(slots))
+@dataclass(frozen=True, slots=True)
+class _Settling:
+    """What has been settled so far; a resource that is not in `settled` is as the repository says."""
+
+    resources: Mapping[Address, DesiredResource]
+    observed: ObservedState
+    again: frozenset[str]
+    equivalent: frozenset[Pair]
+    settled: dict[Address, DesiredResource] = field(default_factory=dict)
+    stale: dict[Address, Stale] = field(default_factory=dict)
+
+    def code(self, address: Address) -> None:
+        document = self.observed.resources.get(address)
+        resource = self.resources[address]
+        if document is None or unchanged(resource, document):
+            return
+        self._keep(settled_code(resource, document, self.equivalent))
+
+    def experiment(self, address: Address) -> None:
+        resource = self._on_settled_parents(self.resources[address])
+        document = self.observed.resources.get(address)
+        if document is not None and not unchanged(resource, document):
+            if slots := self._only_upstream(resource, document):
+                shown = [slot for slot in slots if _policy(resource, slot) == "stale"]
+                resource = _kept(resource, document, slots)
+                if shown:
+                    self.stale[address] = _stale(resource, document, shown)
+            if resource.fingerprint.run == document.fingerprint.run:
+                resource = at_rerun(resource, rerun_of(document.spec))
+        self._keep(resource)
+
+    def _keep(self, resource: DesiredResource) -> None:
+        if resource is not self.resources[resource.address]:
+            self.settled[resource.address] = resource
+
+    def _on_settled_parents(self, resource: DesiredResource) -> DesiredResource:
+        """The same experiment, made of what its parents were trained with."""
+        spec = dict(resource.spec)
+        parents = list(resource.parents)
+        moved = False
+        for place, (address, known) in enumerate(parents):
+            parent = self.settled.get(address)
+            if parent is None or known != self.resources[address].fingerprint or known == parent.fingerprint:
+                continue  # not settled anew, or pinned to content of its own
+            parents[place] = (address, parent.fingerprint)
+            moved = True
+            if address.kind in CODE:
+                part = {**spec["inputs"][address.kind], **trained_code(parent.spec)}
+                spec["inputs"] = {**spec["inputs"], address.kind: part}
+        if not moved:
+            return resource
+        found = fingerprint_of(TRAINED, spec, [fingerprint for _, fingerprint in parents])
+        return replace(resource, spec=spec, fingerprint=found, parents=tuple(parents))
+
+    def _only_upstream(self, resource: DesiredResource, document: ResourceDocument) -> tuple[str, ...]:
+        """Inputs with new content, if they explain everything that would be trained differently."""
+        slots: set[str] = set()
+        for difference in diff(document.spec, resource.spec):
+            if field_class(TRAINED, difference.dotted) is not FieldClass.SEMANTIC:
+                continue
+            slot = _slot(difference.path)
+            if (
+                slot is None
+                or _policy(resource, slot) == "new_version"
+                or not _same(resource, document, slot)
+            ):
+                return ()
+            if spec_at(resource.spec, f"inputs.{slot}.address") in self.again:
+                return ()
+            slots.add(slot)
+        return () if self._base_moves(resource) else tuple(sorted(slots))
+
+    def _base_moves(self, resource: DesiredResource) -> bool:
+        """Whether an experiment it starts from is itself to be trained anew."""
+        for address, fingerprint in resource.parents:
+            document = self.observed.resources.get(address)
+            if address.kind == TRAINED and (document is None or document.fingerprint.run != fingerprint.run):
+                return True
+        return False
+
+
+def _in_order(resources: Mapping[Address, DesiredResource]) -> Iterator[Address]:
+    """Experiments, each after those it starts from."""
+    experiments = [address for address in resources if address.kind == TRAINED]
+    bases = {a: [p for p in resources[a].depends_on if p.kind == TRAINED] for a in experiments}
+    if not any(bases.values()):
+        return iter(experiments)
+    return (address for address in TopologicalSorter(bases).static_order() if address in resources)
 
 
 def _slot(path: tuple[str, ...]) -> str | None:

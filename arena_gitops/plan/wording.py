@@ -7,6 +7,7 @@ from typing import Any
 from arena_gitops.plan.classify import TRAINED, Finding, spec_at
 from arena_gitops.plan.matrix import Cause
 from arena_gitops.plan.model import Action, Cost, FieldChange
+from arena_gitops.plan.phase import numbered
 from arena_gitops.spec.job import RunState, RunStatus
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import KnownRun, ResourceDocument
@@ -22,16 +23,19 @@ def reason(finding: Finding, document: ResourceDocument, action: Action) -> str:
     match finding.cause:
         case Cause.NONE:
             return progress(run) if run is not None else ""
-        case Cause.RERUN:
-            return "the same work is trained once more"
-        case Cause.PARENT:
-            return "what it builds on is trained anew"
         case Cause.BUDGET_RAISED | Cause.BUDGET_SATISFIED | Cause.BUDGET_RECORDED if run and _steps(deciding):
             return _budget(finding.cause, deciding, run)
+        case cause if cause in _PLAIN:
+            return _PLAIN[cause].format(version=numbered(document))
         case _:
             return _named(deciding, _consequence(finding.cause, document.kind, deciding, run))
 
 
+_PLAIN = {
+    Cause.RERUN: "the same work is trained once more",
+    Cause.PARENT: "what it builds on is trained anew",
+    Cause.COSMETIC: "behaves as {version}: only comments, docstrings or layout differ; nothing is trained anew",
+}
 _LATER = frozenset({Cause.PLACEMENT, Cause.OBSERVABILITY, Cause.BUDGET_RECORDED})
 """What a run that is already working learns only when it is started again."""
 

@@ -43,6 +43,10 @@ class AbsentPlatform:
         """Refuse."""
         _refuse()
 
+    def read_blob(self, digest: str, *, limit: int) -> bytes | None:
+        """Nothing is here."""
+        return None
+
     def check(self, request: CheckRequest) -> Iterator[CheckResult]:
         """Refuse."""
         _refuse()

@@ -39,6 +39,13 @@ class Platform(Protocol):
         """Store a blob. Must verify the digest; storing it twice is the same as once."""
         ...
 
+    def read_blob(self, digest: str, *, limit: int) -> bytes | None:
+        """A stored file, for a plan to compare with; must change nothing.
+
+        None where it is not here, is longer than `limit` bytes, or may not be read by this caller.
+        """
+        ...
+
     def check(self, request: CheckRequest) -> Iterator[CheckResult]:
         """Run the dataset and reward checks of one experiment in the platform's sandbox.
 

@@ -115,6 +115,15 @@ class HttpPlatform:
         with self._door.stream(request) as answer:
             yield from answer.iter_bytes()
 
+    def read_blob(self, digest: str, *, limit: int) -> bytes | None:
+        """The bytes of a blob, once its size is known to be within the limit."""
+        head = self._door.call(Request("HEAD", _blob_path(digest), repeatable=True), accept=frozenset({404}))
+        if not head.is_success or int(head.headers.get("Content-Length", limit + 1)) > limit:
+            return None
+        request = Request("GET", _blob_path(digest), repeatable=True, read_timeout_s=UPLOAD_TIMEOUT_S)
+        answer = self._door.call(request, accept=frozenset({403, 404}))
+        return answer.content if answer.is_success else None
+
     def check(self, request: CheckRequest) -> Iterator[CheckResult]:
         """Stream verdicts; a stream that ends without its summary is an error, never a pass."""
         call = Request(

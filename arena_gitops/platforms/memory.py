@@ -85,6 +85,12 @@ class MemoryPlatform:
         with self._lock:
             self._blobs[blob.digest] = data
 
+    def read_blob(self, digest: str, *, limit: int) -> bytes | None:
+        """A stored file, unless it is too long."""
+        with self._lock:
+            data = self._blobs.get(digest)
+        return data if data is not None and len(data) <= limit else None
+
     def check(self, request: CheckRequest) -> Iterator[CheckResult]:
         """Look at columns, files and functions; no code of the repository is run here."""
         with self._lock:

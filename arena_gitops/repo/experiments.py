@@ -70,6 +70,7 @@ class ExperimentBuilder:
             span=self.entry.document.span(),
             spans=self._all_spans(),
             provenance=self.resolution.provenance(self.entry, self.paths),
+            parents=tuple(self.parents),
             refusals=self._refusals(),
         )
 

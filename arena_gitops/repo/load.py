@@ -23,6 +23,9 @@ from arena_gitops.spec.stack import Stack
 from arena_gitops.spec.wire import Owner, Provenance
 from arena_gitops.state import DesiredState, Policy, TargetSpec
 
+KEPT_BYTES = 64 << 20
+"""Of the files of an earlier commit."""
+
 
 @dataclass(frozen=True, slots=True)
 class Head:
@@ -61,7 +64,7 @@ def load(root: Path, *, namespace: str = "main") -> DesiredState:
 def load_at(root: Path, ref: str, *, namespace: str = "main") -> DesiredState | None:
     """The repository in `root` as commit `ref` had it; None where there was no `arena.yaml` yet.
 
-    Its files are not kept: what is returned can be compared, not applied.
+    Of its files only short ones are kept: what is returned can be compared, not applied.
 
     Raises:
         RepoError: there is no such commit, or it holds problems, each named with the commit.
@@ -71,10 +74,26 @@ def load_at(root: Path, ref: str, *, namespace: str = "main") -> DesiredState | 
         if ROOT_FILE not in before.files:
             return None
         try:
-            return _load(before, namespace)
+            return _with_contents(_load(before, namespace))
         except RepoError as error:
             problems = [replace(found, message=f"at {ref}: {found.message}") for found in error.diagnostics]
             raise RepoError(problems) from error
+
+
+def _with_contents(state: DesiredState) -> DesiredState:
+    """With the bytes of files in memory, as far as they are few: the folder they lie in is about to go."""
+    left = KEPT_BYTES
+    resources = dict(state.resources)
+    for address, resource in state.resources.items():
+        blobs = []
+        for blob in resource.blobs:
+            kept = blob
+            if blob.data is None and not blob.absent and blob.size <= left:
+                left -= blob.size
+                kept = replace(blob, data=blob.path.read_bytes())
+            blobs.append(kept)
+        resources[address] = replace(resource, blobs=tuple(blobs))
+    return replace(state, resources=MappingProxyType(resources))
 
 
 def _load(files: Checkout, namespace: str) -> DesiredState:

@@ -86,6 +86,7 @@ class Resolution:
             address=entry.address,
             spec=spec,
             fingerprint=fingerprint_of(kind, spec, [parent.fingerprint for parent in parents]),
+            parents=tuple((parent.address, parent.fingerprint) for parent in parents),
             depends_on=tuple(sorted(parent.address for parent in parents)),
             blobs=blobs,
             span=entry.document.span(),

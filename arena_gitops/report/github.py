@@ -1,7 +1,7 @@
 """A plan as GitHub shows it: the comment of a pull request and the summary of a job, each within its limit.
 
 GitHub refuses a comment of more than 65,536 characters and drops a summary of more than a mebibyte, so both
-have a budget in bytes. What does not fit is lost in a fixed order: unchanged resources, fields, resources. The
+have a budget in bytes. What does not fit is lost in a fixed order: unchanged resources, code, fields, resources. The
 summary line, what is destroyed, interrupted or blocked, the costs and the plan's id always stay.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from arena_gitops.errors import Diagnostic
 from arena_gitops.plan.drift import Drift
 from arena_gitops.plan.model import Action, Change, CheckOutcome, CheckStatus, Plan
-from arena_gitops.report import text, words
+from arena_gitops.report import diffs, text, words
 from arena_gitops.report.marker import Marker, fitting, signatures
 from arena_gitops.report.untrusted import clipped, escaped, fenced, plain
 
@@ -195,16 +195,19 @@ def _sections(plan: Plan) -> Iterator[_Section]:
     told.sort(key=lambda change: -change.severity)
     if told:
         table = "| | resource | action | why | cost |\n|---|---|---|---|---|\n"
-        yield _Section(3, [_row(change) for change in told], before=table, title="Resources")
+        yield _Section(4, [_row(change) for change in told], before=table, title="Resources")
     if waiting := [change for change in plan.changes if change.action is Action.PENDING]:
         lines = [f"- {escaped(c.address)}: {_message(c.message)}" for c in waiting]
-        yield _Section(4, lines, before="**Waiting for somebody's choice:**\n\n", title="Waiting")
+        yield _Section(5, lines, before="**Waiting for somebody's choice:**\n\n", title="Waiting")
     remarks = list(_remarks(plan))
     if remarks:
-        yield _Section(2, remarks, title="Remarks")
+        yield _Section(3, remarks, title="Remarks")
     fields = [block for change in told if (block := _fields(change))]
     if fields:
-        yield _folded(1, "Fields", fields)
+        yield _folded(2, "Fields", fields)
+    code = [block for change in told if (block := _code(change))]
+    if code:
+        yield _folded(1, "Code", code)
     unchanged = [change for change in plan.changes if change.action is Action.NOOP]
     if unchanged:
         lines = [clipped(f"{c.address}  {c.message}", LONGEST_MESSAGE) for c in unchanged]
@@ -243,6 +246,12 @@ def _fields(change: Change) -> str:
         for field in change.fields
     ]
     lines += [f"  {plain(clipped(note, LONGEST_MESSAGE))}" for note in change.notes]
+    return "\n".join([plain(change.address), *lines]) if lines else ""
+
+
+def _code(change: Change) -> str:
+    """A heading and the diff of its files; empty where no code changed."""
+    lines = [f"  {line}" for line, _ in diffs.code(change)]
     return "\n".join([plain(change.address), *lines]) if lines else ""
 
 

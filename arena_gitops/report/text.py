@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from arena_gitops.plan.model import Action, Change, CheckStatus, FieldChange, Plan
-from arena_gitops.report import words
+from arena_gitops.report import diffs, words
 
 _STYLES: dict[str, str] = {"green": "32", "yellow": "33", "red": "31", "cyan": "36", "bold": "1", "dim": "2"}
 
@@ -135,6 +135,8 @@ def _change(change: Change, widths: Widths) -> Iterator[Line]:
     if change.interrupts and change.action.acts:
         yield (Piece(INDENT), Piece("stops the run that is running now", "red"))
     yield from _fields(change.fields)
+    for line, style in diffs.code(change):
+        yield (Piece(INDENT), Piece(line, style))
     for note in change.notes:
         yield (Piece(INDENT), Piece(note))
     if cost := words.cost_line(change):

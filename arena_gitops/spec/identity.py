@@ -24,6 +24,13 @@ def fingerprint_of(kind: str, spec: Mapping[str, Any], parents: Iterable[Fingerp
     return fingerprint(data_part(kind, comparable), meta_part(kind, comparable), parents)
 
 
+def code_names(spec: Mapping[str, Any]) -> dict[str, str]:
+    """Files of a reward or environment, named as its fingerprint names them → digest."""
+    if "entrypoint" in spec:
+        return dict(spec["files"])
+    return dict(_without_place(spec)["files"])
+
+
 def _without_place(reward: Mapping[str, Any]) -> dict[str, Any]:
     entry = reward["entry"]
     folder = posixpath.dirname(entry) or "."

@@ -32,11 +32,16 @@ class FieldClass(StrEnum):
     """raised: the same thing is trained once more"""
     SEMANTIC = "semantic"
     """what would be trained or served: a new version"""
+    COSMETIC = "cosmetic"
+    """text of code that behaves as before: found by comparing both, never a class of a field by itself"""
     RECORDED = "recorded"
     """shown, not compared"""
     DERIVED = "derived"
     """filled by the platform"""
 
+
+BEHAVES_AS = "behaves_as"
+"""Of a stored reward or environment: the code its fingerprint is that of, where comments have changed since."""
 
 _EVERY_KIND: tuple[tuple[str, FieldClass], ...] = (
     ("kind", FieldClass.IDENTITY),
@@ -51,9 +56,10 @@ _EVERY_KIND: tuple[tuple[str, FieldClass], ...] = (
 _BY_KIND: dict[str, tuple[tuple[str, FieldClass], ...]] = {
     "project": (),
     "dataset": (("address", FieldClass.IDENTITY),),
-    "environment": (("address", FieldClass.IDENTITY),),
+    "environment": (("address", FieldClass.IDENTITY), (BEHAVES_AS, FieldClass.DERIVED)),
     "reward": (
         ("address", FieldClass.IDENTITY),
+        (BEHAVES_AS, FieldClass.DERIVED),
         ("cases", FieldClass.METADATA),  # they check the reward; they do not train
     ),
     "experiment": (

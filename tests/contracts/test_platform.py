@@ -363,3 +363,11 @@ def test_a_plan_that_was_applied_is_empty_afterwards(platform, stack, unique):
     again = plan(world, desired, target="prod")
     assert not again.has_changes
     assert again.summary["unchanged"] == 4
+
+
+def test_a_stored_file_can_be_read_again_within_a_limit(platform, stack):
+    (blob,) = stack.reward().resources[REWARD].blobs
+    assert platform.read_blob(sha256_bytes(b"nobody has this"), limit=1000) is None
+    platform.upload(blob)
+    assert platform.read_blob(blob.digest, limit=blob.size) == blob.data
+    assert platform.read_blob(blob.digest, limit=blob.size - 1) is None

@@ -51,7 +51,7 @@ EXPERIMENTS = st.fixed_dictionaries(
 @st.composite
 def stacks(draw):
     rows = draw(st.sampled_from([ROWS, ROWS + "a,b\n"]))
-    source = draw(st.sampled_from([REWARD, REWARD + "\n"]))
+    source = draw(st.sampled_from([REWARD, REWARD + "# a comment\n", REWARD.replace("-1", "0")]))
     stack = Stack().dataset(rows=rows).reward(source=source)
     for name in draw(st.lists(st.sampled_from(["one", "two", "three"]), unique=True, max_size=3)):
         base = draw(st.sampled_from([None, *(a.name for a in stack.resources if a.kind == "experiment")]))
@@ -105,8 +105,8 @@ def test_apply_makes_the_platform_what_was_desired(first, second, script):
     world = World(MemoryPlatform(runs=script))
     applied(world, first)
     before = world.platform.observe(second.owner)
-    settled = settle(second.state(), before).desired.resources
-    applied(world, second)
+    planned = applied(world, second)
+    settled = settle(second.state(), before, equivalent=planned.equivalent).desired.resources
     after = world.platform.observe(second.owner).resources
     assert set(after) == set(second.resources)
     for address, document in after.items():
@@ -181,11 +181,11 @@ class Crashing(MemoryPlatform):
     left = 10**9
     after = False
 
-    def put(self, address, body, *, etag, idempotency_key):
+    def put(self, address, body, **under):
         self.left -= 1
         if self.left == 0 and not self.after:
             raise PlatformUnreachableError("crashed")
-        document = super().put(address, body, etag=etag, idempotency_key=idempotency_key)
+        document = super().put(address, body, **under)
         if self.left == 0:
             raise PlatformUnreachableError("crashed")
         return document

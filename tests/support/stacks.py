@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from arena_gitops.errors import Diagnostic, Span
-from arena_gitops.spec.digest import Fingerprint, fingerprint, sha256_bytes
-from arena_gitops.spec.lifecycle import data_part, meta_part
+from arena_gitops.spec.digest import Fingerprint, sha256_bytes
+from arena_gitops.spec.identity import fingerprint_of
 from arena_gitops.spec.manifest import parse_manifest
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import Owner, Provenance
@@ -210,6 +210,7 @@ class Stack:
             spec=spec,
             fingerprint=self._fingerprint(kind, spec, parents),
             depends_on=parents,
+            parents=tuple((parent, self.resources[parent].fingerprint) for parent in parents),
             blobs=tuple(blobs),
             span=Span(file, 1, 1),
             spans=spans,
@@ -219,7 +220,7 @@ class Stack:
 
     def _fingerprint(self, kind: str, spec: dict[str, Any], parents: tuple[Address, ...]) -> Fingerprint:
         known = [self.resources[parent].fingerprint for parent in parents]
-        return fingerprint(data_part(kind, spec), meta_part(kind, spec), known)
+        return fingerprint_of(kind, spec, known)
 
 
 def small(**experiment: Any) -> Stack:

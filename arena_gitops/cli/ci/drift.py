@@ -6,6 +6,7 @@ import os
 
 import click
 
+from arena_gitops import app
 from arena_gitops.cli import options
 from arena_gitops.cli.ci.actions import Actions
 from arena_gitops.cli.ci.plan import place_of
@@ -13,7 +14,6 @@ from arena_gitops.cli.ci.sticky import open_github
 from arena_gitops.cli.session import Session
 from arena_gitops.cli.stack import Repository
 from arena_gitops.cli.target import connect
-from arena_gitops.plan.build import build
 from arena_gitops.plan.drift import drift as find_drift
 from arena_gitops.platforms.github import GitHub, Issue
 from arena_gitops.report import github as report_github
@@ -35,8 +35,7 @@ def drift(ctx: click.Context, *, target: str | None, namespace: str) -> None:
     repository = Repository.read(namespace)
     choice = repository.choose(target)
     platform = session.using(connect(choice, os.environ, say=session.say, run_named=False))
-    observed = platform.observe(repository.desired.owner)
-    planned = build(repository.desired, observed, target=choice.name)
+    planned, observed = app.compare(platform, repository.desired, target=choice.name)
     found = find_drift(planned, repository.desired, observed)
     place = place_of(actions, repository.root, choice.name).place
     body = report_github.drifted(found, place)

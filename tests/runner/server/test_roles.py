@@ -24,7 +24,7 @@ ROUTES = [
     ("POST", "/api/v1/deployments/chat/resume", {Role.EDITOR, Role.ADMIN}),
     ("POST", "/api/v1/checks", {Role.EDITOR, Role.ADMIN}),
     ("HEAD", f"/api/v1/blobs/{DIGEST}", {Role.VIEWER, Role.EDITOR, Role.ADMIN, Role.WORKER}),
-    ("GET", f"/api/v1/blobs/{DIGEST}", {Role.EDITOR, Role.ADMIN, Role.WORKER}),
+    ("GET", f"/api/v1/blobs/{DIGEST}", {Role.VIEWER, Role.EDITOR, Role.ADMIN, Role.WORKER}),
     ("PUT", f"/api/v1/blobs/{DIGEST}", {Role.EDITOR, Role.ADMIN, Role.WORKER}),
     ("POST", "/api/v1/workers/claim", {Role.WORKER, Role.ADMIN}),
     ("POST", "/api/v1/workers/jobs/r_1/0/events", {Role.WORKER, Role.ADMIN}),

@@ -34,7 +34,7 @@ PLACE = github.Place("prod", "infra", "c0ffee" * 6, "beef" * 10, "https://github
 SPECIAL = "@#|`<>!-[](){}*_~\\&$:%,\r\n\t\u202e\u200b\x1b ab1/'\"="
 HOSTILE = st.text(SPECIAL, max_size=40) | st.text(max_size=40)
 OUR_HTML = re.compile(
-    r"<!-- arena:plan v1 [^\n]* -->|<details><summary>(?:Fields|Unchanged)</summary>|</details>|</?sub>"
+    r"<!-- arena:plan v1 [^\n]* -->|<details><summary>(?:Fields|Code|Unchanged)</summary>|</details>|</?sub>"
 )
 
 

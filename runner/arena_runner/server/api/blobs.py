@@ -7,11 +7,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse
+from sqlalchemy import String, cast, select
 
 from arena_runner.server.api.door import TheWorld, caller, world_of
 from arena_runner.server.auth import Identity, Role
 from arena_runner.server.refusals import RefusedError
 from arena_runner.server.services import jobs, runs
+from arena_runner.server.store.tables import ResourceRow
 from arena_runner.server.world import World
 
 OCTETS = "application/octet-stream"
@@ -19,7 +21,7 @@ OCTETS = "application/octet-stream"
 router = APIRouter(prefix="/api/v1/blobs", tags=["blobs"])
 
 Anyone = Annotated[Identity, caller(Role.VIEWER, Role.WORKER)]
-Reader = Annotated[Identity, caller(Role.EDITOR, Role.WORKER)]
+Reader = Annotated[Identity, caller(Role.VIEWER, Role.WORKER)]
 Writer = Annotated[Identity, caller(Role.EDITOR, Role.WORKER)]
 
 
@@ -34,10 +36,13 @@ def has_blob(world: TheWorld, _caller: Anyone, digest: str) -> Response:
 
 @router.get("/{digest}")
 def get_blob(world: TheWorld, caller: Reader, digest: str) -> FileResponse:
-    """The blob's bytes; a worker gets those of its own job only."""
+    """The blob's bytes; a worker gets those of its own job only, who may only look those of the state he sees."""
     if caller.role == Role.WORKER and caller.run_id is not None:
         _check_worker_may_read(world, caller.run_id, digest)
-    return FileResponse(world.blobs.existing(digest), media_type=OCTETS)
+    path = world.blobs.existing(digest)
+    if caller.role == Role.VIEWER:
+        _check_viewer_may_read(world, digest)
+    return FileResponse(path, media_type=OCTETS)
 
 
 @router.put("/{digest}")
@@ -61,3 +66,12 @@ def _check_worker_may_read(world: World, run_id: str, digest: str) -> None:
         allowed = jobs.digests(runs.get(session, run_id))
     if digest not in allowed:
         raise RefusedError(403, "forbidden", f"blob {digest} is no part of run {run_id}")
+
+
+def _check_viewer_may_read(world: World, digest: str) -> None:
+    """A plan compares code and rows with those of resources; adapters and resume states are not for looking."""
+    named = cast(ResourceRow.spec, String).contains(digest, autoescape=True)
+    with world.store.read() as session:
+        found = session.scalar(select(ResourceRow.id).where(~ResourceRow.retired, named).limit(1))
+    if found is None:
+        raise RefusedError(403, "forbidden", f"blob {digest} is no part of a resource")

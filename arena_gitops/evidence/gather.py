@@ -1,0 +1,103 @@
+"""Read what changed, from the repository and from the platform, for a plan to say what is in it.
+
+Nothing is read where nothing differs, so that the usual plan costs nothing more. Files that are too long, or not to
+be had, are named as such: a plan without evidence is cautious, never wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from arena_gitops.plan.code import FileDiff, equivalent, file_diff, unread
+from arena_gitops.plan.cosmetic import CODE, Pair, trained_code, written_code
+from arena_gitops.plan.evidence import Evidence
+from arena_gitops.spec.identity import code_names
+from arena_gitops.spec.wire import ResourceDocument
+from arena_gitops.state import Blob, DesiredResource, DesiredState, ObservedState
+
+FILE_BYTES = 256 * 1024
+"""Of one source file; longer ones are not compared."""
+CODE_BYTES = 16 << 20
+"""Of all source files of one plan."""
+
+Read = Callable[[str, int], bytes | None]
+"""Digest and limit → content on the other side."""
+
+
+def gather(desired: DesiredState, observed: ObservedState, read: Read) -> Evidence:
+    """Compare the files of every resource whose files differ."""
+    reader = _Reader(read)
+    code: dict[str, tuple[FileDiff, ...]] = {}
+    pairs: set[Pair] = set()
+    for address, resource in desired.resources.items():
+        document = observed.resources.get(address)
+        if address.kind not in CODE or document is None:
+            continue
+        if resource.spec["files"] == document.spec.get("files"):
+            continue
+        code[str(address)] = tuple(reader.shown(resource, document))
+        pairs |= set(reader.equivalent(resource, document))
+    return Evidence(equivalent=frozenset(pairs), code=code)
+
+
+@dataclass(slots=True)
+class _Reader:
+    read: Read
+    left: int = CODE_BYTES
+    known: dict[str, bytes | None] = field(default_factory=dict)
+
+    def shown(self, resource: DesiredResource, document: ResourceDocument) -> Iterator[FileDiff]:
+        """What reads differently from what was applied last."""
+        old = code_names({**resource.spec, **written_code(document.spec)})
+        new = code_names(resource.spec)
+        paths = _paths(resource, document)
+        for name in sorted({*old, *new}):
+            if old.get(name) != new.get(name):
+                yield self._diff(paths[name], old.get(name), new.get(name), resource)
+
+    def equivalent(self, resource: DesiredResource, document: ResourceDocument) -> Iterator[Pair]:
+        """What behaves like the code that was trained with."""
+        old = code_names({**resource.spec, **trained_code(document.spec)})
+        new = code_names(resource.spec)
+        if old.keys() != new.keys():
+            return
+        changed = {(old[name], new[name]): name for name in new if old[name] != new[name]}
+        found = {pair: self._diff(name, *pair, resource) for pair, name in changed.items()}
+        yield from equivalent(found)
+
+    def _diff(self, path: str, old: str | None, new: str | None, resource: DesiredResource) -> FileDiff:
+        blobs = {blob.digest: blob for blob in resource.blobs}
+        before = self._content(old) if old is not None else None
+        after = content_of(blobs[new], FILE_BYTES) if new in blobs else None
+        if (old is not None and before is None) or (new is not None and after is None):
+            return unread(path)
+        return file_diff(path, before, after)
+
+    def _content(self, digest: str) -> bytes | None:
+        if digest not in self.known:
+            content = self.read(digest, min(FILE_BYTES, self.left)) if self.left else None
+            self.left -= len(content or b"")
+            self.known[digest] = content
+        return self.known[digest]
+
+
+def content_of(blob: Blob, limit: int) -> bytes | None:
+    """The bytes of a file of the repository; None where they are too many, or gone by now."""
+    if blob.absent or blob.size > limit:
+        return None
+    if blob.data is not None:
+        return blob.data
+    try:
+        return blob.path.read_bytes()
+    except OSError:
+        return None
+
+
+def _paths(resource: DesiredResource, document: ResourceDocument) -> dict[str, str]:
+    """Name in the fingerprint → path as people know it."""
+    found: dict[str, str] = {}
+    for spec in (document.spec, resource.spec):
+        part = {**resource.spec, **written_code(spec)}
+        found |= dict(zip(code_names(part), part["files"], strict=True))
+    return found
