@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from arena_runner.server.api import arena, blobs, checks, door, inference, native, openai, sessions, workers
+from arena_runner.server.api.login import router as login_pages
 from arena_runner.server.world import VERSION, World
 
 
@@ -16,4 +17,5 @@ def create_app(world: World) -> FastAPI:
     routers = (native.health, native.router, blobs.router, workers.router, checks.router)
     for router in (*routers, *arena.routers, inference.router, sessions.router, openai.router):
         app.include_router(router)
+    app.include_router(login_pages)
     return app

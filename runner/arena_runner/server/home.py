@@ -73,6 +73,11 @@ class Home:
         return self.root / "server.last.json"
 
     @property
+    def secret_key(self) -> Path:
+        """The server's own key, outside the database."""
+        return self.root / "secret.key"
+
+    @property
     def lock(self) -> Path:
         """flock: one server per home."""
         return self.root / "server.lock"

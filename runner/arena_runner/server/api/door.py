@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -9,9 +10,10 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from arena_runner.server import browser
 from arena_runner.server.api.answers import error
 from arena_runner.server.api.requests import Requests, note_caller
-from arena_runner.server.auth import Identity, Role, authorise
+from arena_runner.server.auth import Identity, Role
 from arena_runner.server.refusals import RefusedError
 from arena_runner.server.world import World
 
@@ -40,15 +42,27 @@ def world_of(request: Request) -> World:
 TheWorld = Annotated[World, Depends(world_of)]
 
 
+def identify(request: Request, *, trust_own_pages: bool = False) -> Identity:
+    """Who calls, by bearer token or by a browser's session; `browser.identify` has the rules."""
+    found = browser.identify(world_of(request), request, trust_own_pages=trust_own_pages)
+    note_caller(request.scope, found.subject)
+    return found
+
+
 def caller(*roles: Role) -> Any:
     """A dependency: the caller, who must have one of the roles."""
+    return Depends(RoleCheck(roles))
 
-    def check(request: Request) -> Identity:
-        found = authorise(world_of(request), request.headers.get("authorization"), *roles)
-        note_caller(request.scope, found.subject)
-        return found
 
-    return Depends(check)
+@dataclass(frozen=True, slots=True)
+class RoleCheck:
+    """Lets callers in who have one of the roles; a test reads them off every route."""
+
+    roles: tuple[Role, ...]
+
+    def __call__(self, request: Request) -> Identity:
+        """The caller."""
+        return identify(request).require(*self.roles)
 
 
 def etag_header(request: Request, name: str) -> str | None:

@@ -35,11 +35,23 @@ class TokenRow(Base):
 
     __tablename__ = "tokens"
     hash: Mapped[str] = mapped_column(primary_key=True)
+    id: Mapped[str] = mapped_column(unique=True)
+    """what people call it; derived from the hash"""
+    kind: Mapped[str]
+    """`bearer`, `browser` or `refresh`"""
+    name: Mapped[str]
     role: Mapped[str]
     subject: Mapped[str]
+    parent: Mapped[str | None] = mapped_column(index=True)
+    """id of the token it was made from, without which it is dead"""
     run_id: Mapped[str | None] = mapped_column(index=True)
     """a worker's token opens this run only"""
+    tier: Mapped[str | None]
+    """a pool worker's token serves this tier only"""
     created: Mapped[float]
+    expires: Mapped[float | None]
+    last_used: Mapped[float | None]
+    revoked: Mapped[float | None]
 
 
 class ResourceRow(Base):
