@@ -16,9 +16,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
-from arena_gitops.apply.engine import Engine
+from arena_gitops.apply.engine import PARALLEL, Engine
 from arena_gitops.apply.events import Applied, Listener, silent
 from arena_gitops.apply.journal import Journal
+from arena_gitops.apply.lease import Claim, Grip
+from arena_gitops.apply.parallel import while_patient
 from arena_gitops.apply.wait import Clock, Patience
 from arena_gitops.apply.wait import wait as wait_for
 from arena_gitops.errors import BlockedError, StaleError, UnexpectedChangesError
@@ -35,6 +37,8 @@ from arena_gitops.state import DesiredState, ObservedState
 
 ALLOW_DIRTY = "dirty"
 """`--allow-dirty`: what is not committed may be applied."""
+GRACE_S = 3.0
+"""For what is on its way when somebody asks to stop; CI kills after about seven seconds."""
 EXIT_BLOCKED = BlockedError.exit_code
 EXIT_CHANGES = 2
 
@@ -74,6 +78,10 @@ class World:
     """`<git dir>/arena/<target>.ndjson`; None: nothing is written down"""
     listener: Listener = silent
     stopping: Callable[[], bool] = field(default=lambda: False)
+    claim: Claim = Claim()
+    """as whom an apply takes the lease of its stack, and how long it waits for it"""
+    parallel: int = PARALLEL
+    """calls that an apply makes at a time"""
 
 
 def plan(
@@ -128,8 +136,19 @@ def apply(
     require_applyable(planned)
     _require_committed(planned, desired, allow)
     _require_interrupts_allowed(planned, consent, allow)
-    journal = Journal(world.journal, world.clock.now)
-    return Engine(world.platform, journal, world.listener, world.stopping).apply(planned, desired)
+    note = world.journal.with_suffix(".lease") if world.journal else None
+    grip = Grip(world.platform, desired.owner, world.claim, world.listener, note)
+
+    def work() -> Applied:
+        with grip.held(world.clock, world.stopping):
+            journal = Journal(world.journal, world.clock.now)
+            engine = Engine(world.platform, journal, world.listener, world.stopping, world.parallel, grip)
+            return engine.apply(planned, desired)
+
+    try:
+        return while_patient(work, world.stopping, GRACE_S)
+    finally:
+        grip.release()  # where the work was left behind, its lease is not
 
 
 def wait(world: World, planned: Plan, patience: Patience) -> ObservedState | None:

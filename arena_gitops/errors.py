@@ -9,6 +9,7 @@
     ├── BlockedError                3   policy, protection, or a hold forbids it
     ├── StaleError                  4   the world moved since the plan was made
     ├── LockedError                 5   somebody else holds the lease
+    │   └── LeaseLostError          5   our own lease was released or taken while we worked
     ├── AuthError                   6   no token, a wrong token, or a role too low
     ├── PartialApplyError           7   some changes were applied, some were not
     ├── UnexpectedChangesError      8   `--expect-no-changes` and there were changes
@@ -131,9 +132,17 @@ class StaleError(ArenaError):
 
 
 class LockedError(ArenaError):
-    """Another apply holds the lease."""
+    """Another apply holds the lease; `lease` says which, as the platform told it."""
 
     exit_code = 5
+
+    def __init__(self, message: str, lease: dict[str, str] | None = None) -> None:
+        self.lease = lease or {}
+        super().__init__(message)
+
+
+class LeaseLostError(LockedError):
+    """The lease under which we worked is over: somebody released or took it."""
 
 
 class AuthError(ArenaError):

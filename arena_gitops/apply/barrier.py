@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from arena_gitops.apply.events import Checked, CheckStarted, Listener, Uploaded
+from arena_gitops.apply.parallel import each
 from arena_gitops.errors import CheckFailedError, Diagnostic, RepoError, StaleError
 from arena_gitops.plan.model import Action, Change, Plan
 from arena_gitops.plan.phase import phase_of
@@ -31,7 +31,13 @@ def require_fresh(plan: Plan, observed: ObservedState) -> None:
         raise StaleError("the platform moved since the plan was made; plan again\n  " + "\n  ".join(moved))
 
 
-def upload(platform: Platform, desired: DesiredState, changes: Iterable[Change], listener: Listener) -> None:
+def upload(
+    platform: Platform,
+    desired: DesiredState,
+    changes: Iterable[Change],
+    listener: Listener,
+    interrupted: Callable[[], None] = lambda: None,
+) -> None:
     """Send every file that is missing, several at a time; nothing is sent twice."""
     blobs = _needed(desired, changes)
     missing = platform.missing_blobs(sorted(blobs))
@@ -43,11 +49,10 @@ def upload(platform: Platform, desired: DesiredState, changes: Iterable[Change],
     ]
     if elsewhere:
         raise RepoError(elsewhere)
-    with ThreadPoolExecutor(PARALLEL_UPLOADS) as pool:
-        futures = {pool.submit(platform.upload, blob): blob for blob in todo}
-        for done, future in enumerate(as_completed(futures), start=1):
-            future.result()
-            listener(Uploaded(futures[future], done, len(todo)))
+    uploads = each(todo, platform.upload, at_most=PARALLEL_UPLOADS)
+    for done, (blob, _) in enumerate(uploads, start=1):
+        listener(Uploaded(blob, done, len(todo)))
+        interrupted()
 
 
 def check(
@@ -71,6 +76,7 @@ def check(
             inputs=JobInputs.model_validate(resource.spec["inputs"]),
         )
         for result in platform.check(request):
+            interrupted()
             listener(Checked(change.address, result))
             if result.status == "fail":
                 failed.append(result)

@@ -1,7 +1,8 @@
-"""Make a plan so: a barrier, then one call per change, in the order of what depends on what.
+"""Make a plan so: a barrier, then one call per change, level by level of what depends on what.
 
-Independent branches go on when one fails; what depends on a failure is skipped and says so. Each call is
-written into the journal before it is made. Nothing here decides what to do: that is in the plan.
+Calls of one level are made several at a time. Independent branches go on when one fails; what depends on a
+failure is skipped and says so. Each call is written into the journal before it is made. Nothing here decides
+what to do: that is in the plan.
 """
 
 from __future__ import annotations
@@ -9,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
+from itertools import groupby
 
 from arena_gitops.apply import barrier
-from arena_gitops.apply.events import Applied, Listener, StepResult, StepStarted, silent
+from arena_gitops.apply.events import Applied, Listener, Recovered, StepResult, StepStarted, silent
 from arena_gitops.apply.journal import Journal
+from arena_gitops.apply.lease import Grip
+from arena_gitops.apply.parallel import each
 from arena_gitops.errors import (
     ArenaError,
     BlockedError,
     InterruptedByUserError,
+    LeaseLostError,
     PartialApplyError,
     PlatformUnreachableError,
 )
@@ -25,7 +30,12 @@ from arena_gitops.plan.upstream import settle
 from arena_gitops.platforms.base import Platform
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import PutResource, ResourceDocument
-from arena_gitops.state import DesiredState
+from arena_gitops.state import DesiredState, ObservedState
+
+PARALLEL = 8
+TOLD = 20
+"""Changes that were made are listed up to here when others were not."""
+GO_ON = "run the same command again to go on"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +47,9 @@ class Engine:
     listener: Listener = silent
     stopping: Callable[[], bool] = field(default=lambda: False)
     """asked between calls; a call that was begun is always finished"""
+    parallel: int = PARALLEL
+    grip: Grip | None = None
+    """the lease under which it works"""
 
     def apply(self, plan: Plan, desired: DesiredState) -> Applied:
         """Apply a plan that was made of this desired state.
@@ -47,88 +60,144 @@ class Engine:
             CheckFailedError: A check failed; nothing was changed.
             PartialApplyError: Some changes failed or were skipped.
             InterruptedByUserError: Asked to stop; what was begun was finished.
+            LeaseLostError: Somebody released or took our lease; what was begun was finished.
         """
         if not plan.applyable:
             raise BlockedError("the plan is blocked; nothing was changed")
         observed = self.platform.observe(desired.owner)
+        self._look_back(observed)
         barrier.require_fresh(plan, observed)
         settled = settle(desired, observed, plan.scope, plan.equivalent).desired
         todo = [change for change in plan.changes if change.action.acts]
-        barrier.upload(self.platform, settled, todo, self.listener)
+        barrier.upload(self.platform, settled, todo, self.listener, self._stop_if_asked)
         barrier.check(self.platform, settled, todo, self.listener, self._stop_if_asked)
-        return self._made(todo, settled)
+        return _Work(self, settled).done(todo)
 
-    def _made(self, todo: list[Change], desired: DesiredState) -> Applied:
-        steps: list[StepResult] = []
-        gone: PlatformUnreachableError | None = None
-        for change in sequence(todo):
-            if gone is None:
-                self._stop_if_asked(steps)
-            try:
-                step = self._step(change, desired, steps, gone)
-            except PlatformUnreachableError as error:
-                gone = error
-                message = f"no answer, so it may or may not be done: {error}"
-                step = StepResult(change.address, change.action, "failed", message)
-            steps.append(step)
-            self.listener(step)
-        applied = Applied(tuple(steps))
-        made = sum(step.outcome == "applied" for step in steps)
-        if gone is not None and made == 0:
-            raise gone
+    def _look_back(self, observed: ObservedState) -> None:
+        """An earlier apply was killed in the middle of these calls: the platform knows which of them arrived."""
+        for intent in self.journal.unresolved():
+            document = observed.resources.get(Address.parse(intent.address))
+            arrived = (document.etag if document else None) != intent.etag
+            self.journal.end(intent.seq, "arrived" if arrived else "lost")
+            self.listener(Recovered(intent.address, intent.action, arrived))
+        self.journal.put_aside_if_long()
+
+    def _stop_if_asked(self) -> None:
+        if self.stopping():
+            raise InterruptedByUserError(f"stopped before the first change; {GO_ON}")
+        if self.grip is not None and self.grip.lost:
+            raise LeaseLostError("the lease was lost before the first change; nothing was changed")
+
+
+@dataclass(slots=True)
+class _Work:
+    """The calls of one apply, and what came of them so far."""
+
+    engine: Engine
+    desired: DesiredState
+    steps: list[StepResult] = field(default_factory=list)
+    gone: PlatformUnreachableError | None = None
+    stopped: bool = False
+
+    def done(self, todo: list[Change]) -> Applied:
+        """Every level in turn; what came of it, or the error that says how far it got."""
+        for level in levels(todo):
+            for _, step in each(level, self._step, at_most=self.engine.parallel):
+                if step is not None:
+                    self.steps.append(step)
+                    self.engine.listener(step)
+            if self.stopped or self._lost():
+                break
+        return self._concluded(len(todo))
+
+    def _concluded(self, count: int) -> Applied:
+        made = sum(step.outcome == "applied" for step in self.steps)
+        if self._lost():
+            message = f"the lease was lost after {made} of {count} changes: somebody released or took it"
+            raise LeaseLostError(f"{message}; {GO_ON}")
+        if len(self.steps) < count:
+            raise InterruptedByUserError(f"stopped after {made} changes; {GO_ON}")
+        if self.gone is not None and made == 0:
+            raise self.gone
+        applied = Applied(tuple(self.steps))
         if applied.failed:
-            message = f"{made} of {len(steps)} changes were made; run the same command again to go on"
-            raise PartialApplyError(message, applied.failed)
+            message = f"{made} of {count} changes were made; {GO_ON}"
+            raise PartialApplyError("\n".join([message, *_table(self.steps)]), applied.failed)
         return applied
 
-    def _step(
-        self,
-        change: Change,
-        desired: DesiredState,
-        before: list[StepResult],
-        gone: PlatformUnreachableError | None,
-    ) -> StepResult:
+    def _lost(self) -> bool:
+        return self.engine.grip is not None and self.engine.grip.lost
+
+    def _step(self, change: Change) -> StepResult | None:
+        """One change; None when it is not begun any more."""
         result = StepResult(change.address, change.action, "applied")
-        failed = {step.address for step in before if step.outcome != "applied"}
+        failed = {step.address for step in self.steps if step.outcome != "applied"}
+        if self.stopped or self._lost():
+            return None
         if blocker := next((address for address in change.depends_on if address in failed), None):
             return replace(result, outcome="skipped", message=f"dependency failed: {blocker}")
-        if gone is not None:
+        if self.gone is not None:
             return replace(result, outcome="skipped", message="the platform does not answer")
-        self.listener(StepStarted(change.address, change.action))
-        seq = self.journal.begin(change)
+        if self.engine.stopping():
+            self.stopped = True
+            return None
+        self.engine.listener(StepStarted(change.address, change.action))
+        return self._made(change, result)
+
+    def _made(self, change: Change, result: StepResult) -> StepResult:
+        journal = self.engine.journal
+        seq = journal.begin(change)
         try:
-            document = self._call(change, desired)
-        except PlatformUnreachableError:
-            raise  # nobody knows whether it arrived: the journal keeps the intent open, the next plan looks
+            document = self._call(change)
+        except PlatformUnreachableError as error:
+            # nobody knows whether it arrived: the journal keeps the intent open, the next apply looks
+            self.gone = error
+            return replace(
+                result, outcome="failed", message=f"no answer, so it may or may not be done: {error}"
+            )
         except ArenaError as error:
-            self.journal.end(seq, "failed", message=str(error))
+            journal.end(seq, "failed", message=str(error))
+            if isinstance(error, LeaseLostError) and self.engine.grip is not None:
+                self.engine.grip.lose()
             return replace(result, outcome="failed", message=str(error))
-        self.journal.end(seq, "applied", etag=document.etag if document else None)
+        journal.end(seq, "applied", etag=document.etag if document else None)
         return _with_facts(result, document)
 
-    def _call(self, change: Change, desired: DesiredState) -> ResourceDocument | None:
-        etag = change.preconditions.etag
+    def _call(self, change: Change) -> ResourceDocument | None:
+        platform, etag = self.engine.platform, change.preconditions.etag
+        fence = self.engine.grip.fence if self.engine.grip else None
         if change.action.removes:
-            self.platform.retire(change.at, desired.owner, etag=etag or "")
+            platform.retire(change.at, self.desired.owner, etag=etag or "", fence=fence)
             return None
-        resource = desired.resources[change.at]
+        resource = self.desired.resources[change.at]
         body = PutResource(
-            owner=desired.owner,
+            owner=self.desired.owner,
             spec=dict(resource.spec),
             fingerprint=resource.fingerprint,
             provenance=resource.provenance,
             rerun=int(resource.spec.get("rerun") or 0),
         )
-        return self.platform.put(change.at, body, etag=etag, idempotency_key=change.idempotency_key or "")
-
-    def _stop_if_asked(self, steps: list[StepResult] | None = None) -> None:
-        if self.stopping():
-            made = sum(step.outcome == "applied" for step in steps or ())
-            raise InterruptedByUserError(f"stopped after {made} changes; run the same command again to go on")
+        key = change.idempotency_key or ""
+        return platform.put(change.at, body, etag=etag, idempotency_key=key, fence=fence)
 
 
-def sequence(changes: list[Change]) -> Iterator[Change]:
-    """Changes in the order of waves and of what they depend on; removals last, the other way round."""
+def _table(steps: list[StepResult]) -> Iterator[str]:
+    """What was done, failed and skipped; many that were done are only counted."""
+    width = max(len(step.address) for step in steps)
+    done = [step for step in steps if step.outcome == "applied"]
+    if len(done) > TOLD:
+        yield f"  done     {len(done)} changes"
+    for step in steps:
+        if step.outcome != "applied" or len(done) <= TOLD:
+            outcome = "done" if step.outcome == "applied" else step.outcome
+            yield f"  {outcome:<7}  {step.address:<{width}}  {step.message}".rstrip()
+
+
+def levels(changes: list[Change]) -> Iterator[list[Change]]:
+    """Changes that may be made beside each other, in the order of what they depend on; removals last.
+
+    Kinds keep their waves: a project is there before a dataset, and goes after it.
+    """
     kept = {change.at: change for change in changes if not change.action.removes}
     sorter: TopologicalSorter[Address] = TopologicalSorter()
     for address in sorted(kept, key=order):
@@ -137,10 +206,15 @@ def sequence(changes: list[Change]) -> Iterator[Change]:
     sorter.prepare()
     while sorter.is_active():
         ready = sorted(sorter.get_ready(), key=order)
-        yield from (kept[address] for address in ready)
+        yield from _waves([kept[address] for address in ready])
         sorter.done(*ready)
     removed = [change for change in changes if change.action.removes]
-    yield from sorted(removed, key=lambda change: order(change.at), reverse=True)
+    yield from _waves(sorted(removed, key=lambda change: order(change.at), reverse=True))
+
+
+def _waves(changes: list[Change]) -> Iterator[list[Change]]:
+    for _, wave in groupby(changes, key=lambda change: order(change.at)[0]):
+        yield list(wave)
 
 
 def _with_facts(result: StepResult, document: ResourceDocument | None) -> StepResult:

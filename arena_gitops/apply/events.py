@@ -58,6 +58,22 @@ class StepResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Recovered:
+    """What an earlier apply had begun when it was killed, and whether the platform has it."""
+
+    address: str
+    action: str
+    arrived: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A sentence for people: waiting for somebody, a heartbeat that got no answer."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Progressed:
     """Where the runs and deployments of an apply are, while it waits."""
 
@@ -65,7 +81,7 @@ class Progressed:
     deployments: tuple[tuple[str, DeploymentStatus], ...]
 
 
-ApplyEvent = Uploaded | CheckStarted | Checked | StepStarted | StepResult | Progressed
+ApplyEvent = Uploaded | CheckStarted | Checked | StepStarted | StepResult | Recovered | Told | Progressed
 
 
 class Listener(Protocol):

@@ -16,6 +16,7 @@ from arena_gitops.apply.wait import Patience, Until
 from arena_gitops.cli import options, outcome
 from arena_gitops.cli.duration import Duration
 from arena_gitops.cli.follow import Follower
+from arena_gitops.cli.holder import claim
 from arena_gitops.cli.plan import show
 from arena_gitops.cli.session import Session
 from arena_gitops.cli.stack import Repository
@@ -64,6 +65,7 @@ class Approval:
 @click.option(
     "--timeout", type=Duration(), help="Give up waiting after this long (90s, 15m, 2h); exit code 9."
 )
+@options.pace
 @options.json
 @click.pass_obj
 def apply(
@@ -81,6 +83,8 @@ def apply(
     allow_dirty: bool,
     until: str,
     timeout: float | None,
+    lock_timeout: float,
+    parallelism: int,
 ) -> None:
     """Make the platform what the repository says.
 
@@ -110,6 +114,8 @@ def apply(
         session.using(connect(choice, os.environ, create=True, say=session.say)),
         journal=repository.journal(choice),
         listener=follower,
+        claim=claim(os.environ, patience_s=lock_timeout),
+        parallel=parallelism,
     )
     patience = Patience(Until(until), timeout)
     job = _Job(repository, choice.name, approval, allowed, patience, saved.scope if saved else scope)

@@ -12,8 +12,10 @@ from arena_gitops.apply.events import (
     Checked,
     CheckStarted,
     Progressed,
+    Recovered,
     StepResult,
     StepStarted,
+    Told,
     Uploaded,
 )
 from arena_gitops.cli.progress import View, view_for
@@ -57,6 +59,13 @@ class Follower:
             case StepResult():
                 self.steps.append(event)
                 self._tell(step_line(event))
+            case Recovered():
+                had = "had arrived" if event.arrived else "had not arrived"
+                self._session.say(
+                    f"an earlier apply was cut off at {event.action} {event.address}, which {had}"
+                )
+            case Told():
+                self._session.say(event.message)
             case Progressed():
                 self.last = event
                 self._show(event)

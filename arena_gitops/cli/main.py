@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "runs": ("arena_gitops.cli.runs:runs", "Show, follow and stop runs."),
     "checkpoints": ("arena_gitops.cli.checkpoints:checkpoints", "Take trained checkpoints home."),
     "rollback": ("arena_gitops.cli.rollback:rollback", "Serve an earlier revision again, and hold it there."),
+    "unlock": ("arena_gitops.cli.unlock:unlock", "End the lease that an apply holds on this stack."),
     "resume": (
         "arena_gitops.cli.rollback:resume",
         "End the hold of a rollback, or try a rollout that failed once more.",

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from arena_gitops.cli.duration import Duration
 from arena_gitops.cli.session import Session
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -65,6 +66,24 @@ _SCOPE = (
     ("--rerun", "ADDR", "Train this experiment once more, although nothing changed."),
     ("--rerun-stale", "ADDR", "Train the experiments again that are stale because of this dataset."),
 )
+
+
+def pace(command: Command) -> Command:
+    """`--lock-timeout` and `--parallelism`, of whatever changes a platform."""
+    command = click.option(
+        "--parallelism",
+        type=click.IntRange(1, 64),
+        default=8,
+        show_default=True,
+        help="How many changes are made at a time.",
+    )(command)
+    return click.option(
+        "--lock-timeout",
+        type=Duration(),
+        default="5m",
+        show_default=True,
+        help="How long to wait while somebody else applies to this stack; exit code 5.",
+    )(command)
 
 
 def allow(command: Command) -> Command:

@@ -10,7 +10,14 @@ from typing import Any
 import click
 
 from arena_gitops.cli.session import Session
-from arena_gitops.errors import ArenaError, Diagnostic, InterruptedByUserError, PartialApplyError, RepoError
+from arena_gitops.errors import (
+    ArenaError,
+    Diagnostic,
+    InterruptedByUserError,
+    LockedError,
+    PartialApplyError,
+    RepoError,
+)
 
 ERROR_FORMAT = "1.0"
 
@@ -63,6 +70,8 @@ def document_of(error: BaseException, code: int, message: str) -> dict[str, Any]
     }
     if isinstance(error, RepoError):
         document["diagnostics"] = [diagnostic_document(d) for d in error.diagnostics]
+    if isinstance(error, LockedError) and error.lease:
+        document["lease"] = error.lease
     if isinstance(error, PartialApplyError):
         document["failed"] = [{"address": step.address, "message": step.message} for step in error.failed]
     return document

@@ -17,6 +17,9 @@ from arena_gitops.repo.load import load, load_head
 from arena_gitops.spec.wire import Owner
 from arena_gitops.state import DesiredState
 
+MAIN = "main"
+"""The namespace that is meant when none is said."""
+
 
 @dataclass(frozen=True, slots=True)
 class Repository:
@@ -38,9 +41,9 @@ class Repository:
     def journal(self, choice: Choice) -> Path | None:
         """`<git dir>/arena/<target>.ndjson`: beside the history, so that it is never committed."""
         folder = _git_dir(self.root)
-        return (
-            folder / "arena" / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', choice.name)}.ndjson" if folder else None
-        )
+        namespace = self.desired.owner.namespace
+        named = choice.name if namespace == MAIN else f"{choice.name}@{namespace}"
+        return folder / "arena" / f"{re.sub(r'[^A-Za-z0-9._@-]+', '-', named)}.ndjson" if folder else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from arena_gitops.errors import PlatformUnreachableError
 from arena_gitops.spec.job import RunStatus
+from arena_gitops.spec.lease import Lease, LeaseRequest
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import (
     CheckRequest,
@@ -51,13 +52,35 @@ class AbsentPlatform:
         """Refuse."""
         _refuse()
 
+    def take_lease(self, request: LeaseRequest) -> Lease | None:
+        """Refuse."""
+        _refuse()
+
+    def renew_lease(self, lease: Lease) -> Lease:
+        """Refuse."""
+        _refuse()
+
+    def release_lease(self, lease_id: str) -> None:
+        """Refuse."""
+        _refuse()
+
+    def living_lease(self, owner: Owner) -> Lease | None:
+        """Nobody holds one."""
+        return None
+
     def put(
-        self, address: Address, body: PutResource, *, etag: str | None, idempotency_key: str
+        self,
+        address: Address,
+        body: PutResource,
+        *,
+        etag: str | None,
+        idempotency_key: str,
+        fence: int | None = None,
     ) -> ResourceDocument:
         """Refuse."""
         _refuse()
 
-    def retire(self, address: Address, owner: Owner, *, etag: str) -> None:
+    def retire(self, address: Address, owner: Owner, *, etag: str, fence: int | None = None) -> None:
         """Refuse."""
         _refuse()
 

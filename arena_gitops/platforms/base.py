@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from arena_gitops.spec.job import RunStatus
+from arena_gitops.spec.lease import Lease, LeaseRequest
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import (
     CheckRequest,
@@ -53,18 +54,45 @@ class Platform(Protocol):
         """
         ...
 
+    def take_lease(self, request: LeaseRequest) -> Lease | None:
+        """The right to change a stack, alone; None where a platform has no such thing.
+
+        Raises LockedError, with who holds it since when, while somebody else's lives.
+        """
+        ...
+
+    def renew_lease(self, lease: Lease) -> Lease:
+        """The same for another TTL. Raises LeaseLostError when it was released or somebody has taken it."""
+        ...
+
+    def release_lease(self, lease_id: str) -> None:
+        """End a lease, whoever holds it. What has ended already stays so, without error."""
+        ...
+
+    def living_lease(self, owner: Owner) -> Lease | None:
+        """Who may change a stack now; None: anybody."""
+        ...
+
     def put(
-        self, address: Address, body: PutResource, *, etag: str | None, idempotency_key: str
+        self,
+        address: Address,
+        body: PutResource,
+        *,
+        etag: str | None,
+        idempotency_key: str,
+        fence: int | None = None,
     ) -> ResourceDocument:
         """Make the resource so.
 
         `etag` None means it must not exist yet; otherwise it must still be at that etag, else StaleError.
         The same key with the same body must give the same answer and start nothing twice.
+        `fence` is that of the lease under which it is made: LeaseLostError once that lease is over, and
+        LockedError for a write without one while somebody holds the lease.
         Raises BlockedError when another owner has the address.
         """
         ...
 
-    def retire(self, address: Address, owner: Owner, *, etag: str) -> None:
+    def retire(self, address: Address, owner: Owner, *, etag: str, fence: int | None = None) -> None:
         """Forget the resource, keep its data. A queued or running run is stopped; a deployment undeployed.
 
         Raises StaleError when the etag has moved; retiring what is gone already is no error.

@@ -22,6 +22,7 @@ from arena_gitops.errors import (
     ArenaError,
     AuthError,
     BlockedError,
+    LeaseLostError,
     LockedError,
     PlatformError,
     PlatformRejectedError,
@@ -41,6 +42,8 @@ ATTEMPTS = 5
 GATEWAY_STATUSES = frozenset({502, 503, 504})
 """Answers of something between us and the server, or of a server that is starting: worth another try."""
 
+LEASE_LOST = "lease-lost"
+"""423 code: not locked by somebody, but no longer by us."""
 BLOCKED_CODES = frozenset({"owned-by-other", "protected"})
 """409 codes that mean `somebody decided that you may not`; any other 409 is a plain refusal."""
 
@@ -235,7 +238,8 @@ def refusal(status: int, text: str, what: str, number: str = "") -> ArenaError:
         case 412:
             return StaleError(body.message)
         case 423:
-            return LockedError(body.message)
+            lost = body.code == LEASE_LOST
+            return LeaseLostError(body.message) if lost else LockedError(body.message, body.details)
         case _ if 400 <= status < 500:
             return PlatformRejectedError(Rejection(status, body.code, body.message, body.details))
         case _:

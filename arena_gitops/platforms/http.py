@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from arena_gitops.errors import PlatformError, StaleError
 from arena_gitops.platforms.door import JSON, Door, Request, json_body
 from arena_gitops.spec.job import RunStatus
+from arena_gitops.spec.lease import FENCE, Heartbeat, Lease, LeaseRequest
 from arena_gitops.spec.resource import Address, Frozen
 from arena_gitops.spec.wire import (
     CheckLine,
@@ -36,12 +37,14 @@ from arena_gitops.state import Blob, ObservedState
 
 API = "/api/v1"
 UPLOAD_TIMEOUT_S = 300.0
+HEARTBEAT_TIMEOUT_S = 3.0
 CHUNK = 1 << 20
 STREAM_ERROR = "\n[ERROR:"
 """A chunk of generated text that starts so is an error of the model server, not text (Arena protocol)."""
 
 _CHECK_LINE: TypeAdapter[CheckResult | CheckSummary] = TypeAdapter(CheckLine)
 _REVISIONS: TypeAdapter[tuple[Revision, ...]] = TypeAdapter(tuple[Revision, ...])
+_LEASES: TypeAdapter[tuple[Lease, ...]] = TypeAdapter(tuple[Lease, ...])
 _TIERS: TypeAdapter[tuple[Tier, ...]] = TypeAdapter(tuple[Tier, ...])
 
 Document = TypeVar("Document", bound=Frozen)
@@ -141,26 +144,59 @@ class HttpPlatform:
         raise PlatformError(f"checks of {request.address} ended before their summary; read the server's log")
 
     def put(
-        self, address: Address, body: PutResource, *, etag: str | None, idempotency_key: str
+        self,
+        address: Address,
+        body: PutResource,
+        *,
+        etag: str | None,
+        idempotency_key: str,
+        fence: int | None = None,
     ) -> ResourceDocument:
         """PUT with a precondition and a key, so that a repeat after a lost answer starts nothing twice."""
         precondition = {"If-None-Match": "*"} if etag is None else {"If-Match": f'"{etag}"'}
+    def take_lease(self, request: LeaseRequest) -> Lease | None:
+        """Not repeated after a lost answer: a lease that nobody knows of ends by itself."""
+        call = Request("POST", f"{API}/leases", headers=dict(JSON), body=_model_body(request))
+        return _parse(Lease, self._door.call(call).text, call)
+
+    def renew_lease(self, lease: Lease) -> Lease:
+        """Tell the server that we live; once, quickly: the next heartbeat comes soon."""
+        call = Request(
+            "POST",
+            f"{_lease_path(lease.id)}/heartbeat",
+            headers=dict(JSON),
+            body=_model_body(Heartbeat(fence=lease.fence)),
+            read_timeout_s=HEARTBEAT_TIMEOUT_S,
+        )
+        return _parse(Lease, self._door.call(call).text, call)
+
+    def release_lease(self, lease_id: str) -> None:
+        """End it; quickly, because whoever is interrupted has little time."""
+        self._door.call(Request("DELETE", _lease_path(lease_id), read_timeout_s=HEARTBEAT_TIMEOUT_S))
+
+    def living_lease(self, owner: Owner) -> Lease | None:
+        """Who may change a stack now."""
+        params = {"stack": owner.stack, "namespace": owner.namespace}
+        call = Request("GET", f"{API}/leases", params, repeatable=True)
+        found = _parse_any(_LEASES, self._door.call(call).text, call)
+        return found[0] if found else None
+
         request = Request(
             "PUT",
             _resource_path(address),
-            headers={**JSON, **precondition, "Idempotency-Key": idempotency_key},
+            headers={**JSON, **precondition, **_fenced(fence), "Idempotency-Key": idempotency_key},
             body=_model_body(body),
             repeatable=True,
         )
         return _parse(ResourceDocument, self._door.call(request).text, request)
 
-    def retire(self, address: Address, owner: Owner, *, etag: str) -> None:
+    def retire(self, address: Address, owner: Owner, *, etag: str, fence: int | None = None) -> None:
         """Forget the resource; 404 means that somebody did so already."""
         request = Request(
             "DELETE",
             _resource_path(address),
             params={"stack": owner.stack, "namespace": owner.namespace, "mode": "retire"},
-            headers={"If-Match": f'"{etag}"'},
+            headers={"If-Match": f'"{etag}"', **_fenced(fence)},
             repeatable=True,
         )
         self._door.call(request, accept=frozenset({404}))
@@ -320,3 +356,11 @@ def _deployment_path(name: str) -> str:
 
 def _run_path(run_id: str) -> str:
     return f"{API}/runs/{quote(run_id, safe='')}"
+def _lease_path(lease_id: str) -> str:
+    return f"{API}/leases/{quote(lease_id, safe='')}"
+
+
+def _fenced(fence: int | None) -> dict[str, str]:
+    return {} if fence is None else {FENCE: str(fence)}
+
+

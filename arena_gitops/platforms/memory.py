@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from arena_gitops.errors import BlockedError, PlatformRejectedError, Rejection, StaleError
+from arena_gitops.platforms.leases import Leases
 from arena_gitops.platforms.ledger import Ledger, Record
 from arena_gitops.platforms.scripted import RunScript
 from arena_gitops.platforms.structure import digests_of, structural_checks, validated
 from arena_gitops.spec.algorithms import ALGORITHMS
 from arena_gitops.spec.digest import sha256_bytes, sha256_json
 from arena_gitops.spec.job import RunStatus
+from arena_gitops.spec.lease import Lease, LeaseRequest
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import (
     CheckRequest,
@@ -48,6 +50,7 @@ class MemoryPlatform:
     ) -> None:
         self._lock = threading.RLock()
         self._ledger = Ledger(runs or RunScript.completes(), max_steps=max_steps, now=now)
+        self._leases = Leases(now)
         self._blobs: dict[str, bytes] = {}
         self._answers: dict[tuple[str, Address, str], tuple[str, ResourceDocument]] = {}
         self._tiers = {tier.id: tier for tier in tiers}
@@ -97,13 +100,40 @@ class MemoryPlatform:
             blobs: Mapping[str, bytes] = dict(self._blobs)
         yield from structural_checks(request, blobs)
 
+    def take_lease(self, request: LeaseRequest) -> Lease | None:
+        """The right to change a stack, alone."""
+        with self._lock:
+            return self._leases.take(request)
+
+    def renew_lease(self, lease: Lease) -> Lease:
+        """The same for another TTL."""
+        with self._lock:
+            return self._leases.renew(lease)
+
+    def release_lease(self, lease_id: str) -> None:
+        """End a lease, whoever holds it."""
+        with self._lock:
+            self._leases.release(lease_id)
+
+    def living_lease(self, owner: Owner) -> Lease | None:
+        """Who may change a stack now."""
+        with self._lock:
+            return self._leases.living(owner)
+
     def put(
-        self, address: Address, body: PutResource, *, etag: str | None, idempotency_key: str
+        self,
+        address: Address,
+        body: PutResource,
+        *,
+        etag: str | None,
+        idempotency_key: str,
+        fence: int | None = None,
     ) -> ResourceDocument:
         """Make the resource so; see the port for the promises."""
         validated(address, body)
         content = sha256_json(body.model_dump(mode="json"))
         with self._lock:
+            self._leases.guard(body.owner, fence)
             answered = self._answers.get((body.owner.namespace, address, idempotency_key))
             if answered is not None:
                 return _repeated(address, answered, content)
@@ -112,9 +142,10 @@ class MemoryPlatform:
             self._answers[body.owner.namespace, address, idempotency_key] = content, document
             return document
 
-    def retire(self, address: Address, owner: Owner, *, etag: str) -> None:
+    def retire(self, address: Address, owner: Owner, *, etag: str, fence: int | None = None) -> None:
         """Forget the resource, keep its history; its run is stopped, a deployment undeployed."""
         with self._lock:
+            self._leases.guard(owner, fence)
             record = self._ledger.find(owner.namespace, address)
             if record is None:
                 return

@@ -92,9 +92,7 @@ def stack_of(experiments, deployed):
     return stack
 
 
-@given(
-    st.integers(1, 3), st.booleans(), st.sampled_from(POINTS), st.integers(1, 18), st.sampled_from([1, 4])
-)
+@given(st.integers(1, 3), st.booleans(), st.sampled_from(POINTS), st.integers(1, 18), st.sampled_from([1, 4]))
 @settings(max_examples=120, deadline=None)
 def test_killed_at_any_point_the_same_command_again_is_one_apply(
     experiments, deployed, point, when, parallel
@@ -109,9 +107,7 @@ def test_killed_at_any_point_the_same_command_again_is_one_apply(
         run(platform, Fate("", 0), stack, folder, parallel)
         assert unresolved(folder / "j.ndjson") == ()
     world = World(whole)
-    Engine(whole, Journal(None, lambda: 0.0)).apply(
-        plan(world, stack.state(), target="local"), stack.state()
-    )
+    Engine(whole, Journal(None, lambda: 0.0)).apply(plan(world, stack.state(), target="local"), stack.state())
     ours, theirs = (p.observe(stack.owner).resources for p in (platform, whole))
     assert {a: (d.spec, d.version) for a, d in ours.items()} == {
         a: (d.spec, d.version) for a, d in theirs.items()

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from arena_runner.server.api import arena, blobs, checks, door, inference, native, openai, sessions, workers
+from arena_runner.server.api import (
+    arena,
+    blobs,
+    checks,
+    door,
+    inference,
+    leases,
+    native,
+    openai,
+    sessions,
+    workers,
+)
 from arena_runner.server.api.login import router as login_pages
 from arena_runner.server.world import VERSION, World
 
@@ -14,7 +25,7 @@ def create_app(world: World) -> FastAPI:
     app = FastAPI(title="arena-gitops", version=VERSION, openapi_url="/openapi.json", redoc_url=None)
     app.state.world = world
     door.install(app)
-    routers = (native.health, native.router, blobs.router, workers.router, checks.router)
+    routers = (native.health, native.router, blobs.router, workers.router, checks.router, leases.router)
     for router in (*routers, *arena.routers, inference.router, sessions.router, openai.router):
         app.include_router(router)
     app.include_router(login_pages)

@@ -34,20 +34,22 @@ class Failing(MemoryPlatform):
         super().__init__(**kwargs)
         self.failures = dict(failures)
         self.calls = []
+        self.on_put = lambda: None
 
     def upload(self, blob):
         self.calls.append(("upload", blob.path.name))
         super().upload(blob)
 
-    def put(self, address, body, *, etag, idempotency_key):
+    def put(self, address, body, **under):
         self.calls.append(("put", str(address)))
+        self.on_put()
         if error := self.failures.get(str(address)):
             raise error
-        return super().put(address, body, etag=etag, idempotency_key=idempotency_key)
+        return super().put(address, body, **under)
 
-    def retire(self, address, owner, *, etag):
+    def retire(self, address, owner, **under):
         self.calls.append(("retire", str(address)))
-        super().retire(address, owner, etag=etag)
+        super().retire(address, owner, **under)
 
     def called(self, name):
         return [what for call, what in self.calls if call == name]
@@ -60,7 +62,7 @@ class Scene:
         self.platform = Failing(failures, **platform)
         self.clock = Clock()
         self.events = []
-        self.world = World(self.platform, self.clock, journal, self.events.append, stopping)
+        self.world = World(self.platform, self.clock, journal, self.events.append, stopping, parallel=1)
 
     def plan(self, stack, **options):
         return plan(self.world, stack.state(), target="local", **options)

@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from sqlalchemy import select
 
 from arena_gitops.spec.job import RunStatus
+from arena_gitops.spec.lease import FENCE
 from arena_gitops.spec.resource import KINDS, NAME_PATTERN, Address, Frozen
 from arena_gitops.spec.wire import (
     Owner,
@@ -88,10 +89,10 @@ def get_state(
 def put_resource(
     request: Request, world: TheWorld, kind: str, name: str, body: PutResource
 ) -> ResourceDocument:
-    """Make a resource so. Headers: `If-Match` (absent: it must not exist yet), `Idempotency-Key`."""
+    """Make a resource so. Headers: `If-Match` (absent: it must not exist yet), `Idempotency-Key`, `Arena-Fence`."""
     imperative.check_stack(body.owner)
     key = request.headers.get("idempotency-key")
-    put = resources.Put(_address(kind, name), body, etag_header(request, "if-match"), key)
+    put = resources.Put(_address(kind, name), body, etag_header(request, "if-match"), key, _fence(request))
     return resources.put(world, put)
 
 
@@ -102,7 +103,8 @@ def delete_resource(
     """Retire a resource; its data stays."""
     owner = Owner(stack=query.stack, namespace=query.namespace)
     imperative.check_stack(owner)
-    resources.retire(world, _address(kind, name), owner, etag_header(request, "if-match"))
+    etag = etag_header(request, "if-match")
+    resources.retire(world, _address(kind, name), owner, etag, fence=_fence(request))
     return Response(status_code=204)
 
 
@@ -166,6 +168,16 @@ def roll_back(world: TheWorld, editor: Editor, deployment: str, body: RollbackRe
 def resume(world: TheWorld, _caller: Editor, deployment: str, body: ResumeRequest) -> ResourceDocument:
     """End a hold."""
     return rollbacks.resume(world, deployment, body.owner)
+
+def _fence(request: Request) -> int | None:
+    """The fence of the lease under which a write is made."""
+    text = request.headers.get(FENCE)
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise RefusedError(422, "bad-fence", f"{FENCE}: {text!r} is no number")
+    return int(text)
+
 
 
 def _text(path: Path) -> Iterator[bytes]:

@@ -18,7 +18,7 @@ from arena_gitops.spec.digest import Fingerprint, sha256_json
 from arena_gitops.spec.resource import NAME_PATTERN, Address
 from arena_gitops.spec.wire import DeploymentSpec, ExperimentSpec, Owner, PutResource, ResourceDocument
 from arena_runner.server.refusals import RefusedError, stale
-from arena_runner.server.services import deployments, experiments
+from arena_runner.server.services import deployments, experiments, leases
 from arena_runner.server.services.documents import document
 from arena_runner.server.store.tables import IdempotencyRow, ResourceRow, VersionRow
 from arena_runner.server.world import World
@@ -35,6 +35,8 @@ class Put:
     etag: str | None
     """None: it must not exist yet"""
     key: str | None = None
+    fence: int | None = None
+    """of the lease under which it is made"""
 
 
 def put(world: World, request: Put) -> ResourceDocument:
@@ -49,6 +51,7 @@ def put(world: World, request: Put) -> ResourceDocument:
         else None
     )
     with world.store.write() as session:
+        leases.guard(session, world, request.body.owner, request.fence)
         if (answer := _known_answer(session, request)) is not None:
             return answer
         row, moved = _write(session, world, request)
@@ -63,9 +66,12 @@ def put(world: World, request: Put) -> ResourceDocument:
     return answer
 
 
-def retire(world: World, address: Address, owner: Owner, etag: str | None) -> None:
+def retire(
+    world: World, address: Address, owner: Owner, etag: str | None, *, fence: int | None = None
+) -> None:
     """Forget the resource, keep its data. What is gone already stays gone, without error."""
     with world.store.write() as session:
+        leases.guard(session, world, owner, fence)
         row = find(session, address, owner.namespace)
         if row is None or row.retired:
             return
