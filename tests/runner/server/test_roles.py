@@ -72,7 +72,7 @@ def filled(path):
 
 
 @pytest.fixture(scope="module")
-def _made(tmp_path_factory):
+def asked(tmp_path_factory):
     """One app for the whole table: nothing in it changes anything."""
     from arena_gitops.spec.wire import Tier
     from arena_runner.server.artifacts import BlobStore
@@ -98,8 +98,8 @@ def test_a_route_declares_the_roles_of_its_place(method, path, declared):
 
 
 @pytest.mark.parametrize(("method", "path", "declared"), TABLE, ids=TABLE_IDS)
-def test_a_route_is_open_to_its_roles_only(_made, method, path, declared):
-    client, tokens = _made
+def test_a_route_is_open_to_its_roles_only(asked, method, path, declared):
+    client, tokens = asked
     answers = {
         role: client.request(method, filled(path), headers={"Authorization": f"Bearer {token}"}).status_code
         for role, token in tokens.items()
@@ -111,8 +111,8 @@ def test_a_route_is_open_to_its_roles_only(_made, method, path, declared):
 
 
 @pytest.mark.parametrize(("method", "path", "declared"), TABLE, ids=TABLE_IDS)
-def test_a_route_is_shut_to_those_without_a_token(_made, method, path, declared):
-    client, _ = _made
+def test_a_route_is_shut_to_those_without_a_token(asked, method, path, declared):
+    client, _ = asked
     for headers in ({}, {"Authorization": "Bearer arena_unknown"}, {"Authorization": "Basic YTpi"}):
         assert client.request(method, filled(path), headers=headers).status_code == 401
 
