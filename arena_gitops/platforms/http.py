@@ -143,17 +143,6 @@ class HttpPlatform:
             yield item
         raise PlatformError(f"checks of {request.address} ended before their summary; read the server's log")
 
-    def put(
-        self,
-        address: Address,
-        body: PutResource,
-        *,
-        etag: str | None,
-        idempotency_key: str,
-        fence: int | None = None,
-    ) -> ResourceDocument:
-        """PUT with a precondition and a key, so that a repeat after a lost answer starts nothing twice."""
-        precondition = {"If-None-Match": "*"} if etag is None else {"If-Match": f'"{etag}"'}
     def take_lease(self, request: LeaseRequest) -> Lease | None:
         """Not repeated after a lost answer: a lease that nobody knows of ends by itself."""
         call = Request("POST", f"{API}/leases", headers=dict(JSON), body=_model_body(request))
@@ -181,6 +170,17 @@ class HttpPlatform:
         found = _parse_any(_LEASES, self._door.call(call).text, call)
         return found[0] if found else None
 
+    def put(
+        self,
+        address: Address,
+        body: PutResource,
+        *,
+        etag: str | None,
+        idempotency_key: str,
+        fence: int | None = None,
+    ) -> ResourceDocument:
+        """PUT with a precondition and a key, so that a repeat after a lost answer starts nothing twice."""
+        precondition = {"If-None-Match": "*"} if etag is None else {"If-Match": f'"{etag}"'}
         request = Request(
             "PUT",
             _resource_path(address),
@@ -354,8 +354,6 @@ def _deployment_path(name: str) -> str:
     return f"{API}/deployments/{quote(name, safe='')}"
 
 
-def _run_path(run_id: str) -> str:
-    return f"{API}/runs/{quote(run_id, safe='')}"
 def _lease_path(lease_id: str) -> str:
     return f"{API}/leases/{quote(lease_id, safe='')}"
 
@@ -364,3 +362,5 @@ def _fenced(fence: int | None) -> dict[str, str]:
     return {} if fence is None else {FENCE: str(fence)}
 
 
+def _run_path(run_id: str) -> str:
+    return f"{API}/runs/{quote(run_id, safe='')}"

@@ -169,16 +169,6 @@ def resume(world: TheWorld, _caller: Editor, deployment: str, body: ResumeReques
     """End a hold."""
     return rollbacks.resume(world, deployment, body.owner)
 
-def _fence(request: Request) -> int | None:
-    """The fence of the lease under which a write is made."""
-    text = request.headers.get(FENCE)
-    if text is None:
-        return None
-    if not text.isascii() or not text.isdigit():
-        raise RefusedError(422, "bad-fence", f"{FENCE}: {text!r} is no number")
-    return int(text)
-
-
 
 def _text(path: Path) -> Iterator[bytes]:
     """What a log holds; it may grow while it is read."""
@@ -193,6 +183,16 @@ def _address(kind: str, name: str) -> Address:
         return Address.parse(f"{kind}/{name}")
     except ValueError as problem:
         raise RefusedError(422, "bad-address", f"{problem}; kinds are {', '.join(KINDS)}") from problem
+
+
+def _fence(request: Request) -> int | None:
+    """The fence of the lease under which a write is made."""
+    text = request.headers.get(FENCE)
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise RefusedError(422, "bad-fence", f"{FENCE}: {text!r} is no number")
+    return int(text)
 
 
 def _events(world: World, run_id: str, after: int) -> Iterator[bytes]:
