@@ -9,6 +9,7 @@ from arena_runner.server.api import (
     blobs,
     checks,
     door,
+    health,
     inference,
     leases,
     native,
@@ -17,6 +18,7 @@ from arena_runner.server.api import (
     workers,
 )
 from arena_runner.server.api.login import router as login_pages
+from arena_runner.server.metrics import Meters
 from arena_runner.server.world import VERSION, World
 
 
@@ -24,8 +26,9 @@ def create_app(world: World) -> FastAPI:
     """An app whose routes work on `world`."""
     app = FastAPI(title="arena-gitops", version=VERSION, openapi_url="/openapi.json", redoc_url=None)
     app.state.world = world
+    app.state.meters = Meters(world)
     door.install(app)
-    routers = (native.health, native.router, blobs.router, workers.router, checks.router, leases.router)
+    routers = (health.router, native.router, blobs.router, workers.router, checks.router, leases.router)
     for router in (*routers, *arena.routers, inference.router, sessions.router, openai.router):
         app.include_router(router)
     app.include_router(login_pages)

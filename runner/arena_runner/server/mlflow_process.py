@@ -54,6 +54,7 @@ class MlflowController(Controller):
         links = self.world.links
         if self._own is not None:
             endpoint = self._own.look()
+            links.starts["mlflow"] = self._own.starts
             links.mlflow = self._own.endpoint.url if self._own.endpoint else None
             self._tell(endpoint is not None)
         elif self._uri is not None:

@@ -38,6 +38,7 @@ class Fleet:
     def keep(self, wanted: Mapping[str, ModelRef]) -> None:
         """Start what is wanted, stop what is not, and tell the routes which of them answer."""
         answering = self._world.links.model_servers
+        self._world.links.wanted_models = frozenset(wanted)
         for model in [known for known in self._processes if known not in wanted]:
             answering.pop(model, None)
             self._processes.pop(model).stop(grace_s=10.0)
@@ -45,6 +46,7 @@ class Fleet:
         for model, ref in wanted.items():
             process = self._processes.setdefault(model, Supervised(self._world.home, self._program(ref)))
             endpoint = process.look()
+            self._world.links.starts[model] = process.starts
             if endpoint is None:
                 answering.pop(model, None)
             else:

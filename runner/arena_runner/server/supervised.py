@@ -73,6 +73,8 @@ class Supervised:
         self._record = home.processes / f"{program.name}.json"
         self.failures = 0
         """starts since it last answered"""
+        self.starts = 0
+        """in the life of this server"""
         self._ready = False
         self._since = self._well = clock()
         self.endpoint = self._recall()
@@ -122,6 +124,7 @@ class Supervised:
         port = _free_port(self.endpoint.port if self.endpoint else self._last_port())
         token = os.urandom(24).hex()
         self.failures += 1
+        self.starts += 1
         self._since, self._ready = now, False
         identity = self._launch(port, token)
         if identity is None:

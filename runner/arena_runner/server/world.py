@@ -54,6 +54,10 @@ class Links:
     mlflow_ready: threading.Event = field(default_factory=threading.Event)
     model_servers: dict[str, ModelServer] = field(default_factory=dict)
     """by base model id: those that answer now; the deployments controller keeps it"""
+    wanted_models: frozenset[str] = frozenset()
+    """base models that something should be served from; the deployments controller says it"""
+    starts: dict[str, int] = field(default_factory=dict)
+    """by process kept alive, how often this server has started it"""
 
 
 @dataclass(frozen=True, slots=True)

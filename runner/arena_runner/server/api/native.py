@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import StreamingResponse
 from sqlalchemy import select
 
 from arena_gitops.spec.job import RunStatus
@@ -36,7 +36,6 @@ EVENTS_AT_ONCE = 1000
 CHUNK = 1 << 20
 
 router = APIRouter(prefix="/api/v1", tags=["native"])
-health = APIRouter(tags=["health"])
 
 Viewer = Annotated[Identity, caller(Role.VIEWER)]
 Editor = Annotated[Identity, caller(Role.EDITOR)]
@@ -49,21 +48,6 @@ class RetireQuery(Frozen):
     stack: str
     namespace: str = "main"
     mode: Literal["retire"] = "retire"
-
-
-@health.get("/healthz")
-def healthz(world: TheWorld) -> dict[str, bool]:
-    """The process answers."""
-    return {"ok": True, "draining": world.draining.is_set()}
-
-
-@health.get("/readyz")
-def readyz(world: TheWorld) -> JSONResponse:
-    """The database answers, and whether MLflow does; 503 while the server is stopping."""
-    lineage = world.store.lineage()
-    ready = not world.draining.is_set()
-    body = {"ok": ready, "lineage": lineage, "mlflow": world.links.mlflow_ready.is_set()}
-    return JSONResponse(body, status_code=200 if ready else 503)
 
 
 @router.get("/state", response_model=StateDocument)

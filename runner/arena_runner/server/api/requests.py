@@ -97,3 +97,6 @@ class _Request:
         status = self.status or 499  # the caller hung up before there was an answer
         level = logging.DEBUG if facts["route"] in QUIET else logging.INFO
         log.log(level, "request", extra={**facts, "status": status, "ms": round(seconds * 1000, 1)})
+        meters = getattr(self.scope["app"].state, "meters", None)
+        if meters is not None:
+            meters.request(facts["method"], facts["route"], status, seconds)
