@@ -1,6 +1,6 @@
 """How much training a text experiment asks for, in numbers people can check before they pay.
 
-Units are per member (training.md §4): `max_steps` counts completions scored (SFT: rows), one iteration is one
+Units are per member (training.md §4): `max_steps` counts completions scored (SFT, DPO: rows), one iteration is one
 optimizer phase, a member stops at the first iteration end at or past `max_steps`, and what is evaluated never
 counts. Figures are those of the start values; a member whose batch or group size mutates gets there in fewer
 or more iterations.
@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from arena_gitops.spec.algorithms.sft import SftKnobs
-from arena_gitops.spec.knobs import GroupKnobs
+from arena_gitops.spec.knobs import GroupKnobs, TextKnobs
 from arena_gitops.spec.manifest import Manifest
 
 _CAPPED = "this platform ends every run at {cap:,} steps (limits.max_steps)"
@@ -48,7 +47,7 @@ def units_of(manifest: Manifest, cap: int | None = None) -> Units | None:
     match manifest.algorithm:
         case GroupKnobs() as knobs:
             per_iteration, noun = knobs.batch_size * knobs.group_size, "completions"
-        case SftKnobs() as knobs:
+        case TextKnobs() as knobs:
             per_iteration, noun = knobs.batch_size, "rows"
         case _:
             return None

@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from arena_gitops.errors import ArenaError
+from arena_gitops.spec.algorithms.dpo import DpoKnobs
 from arena_gitops.spec.algorithms.sft import SftKnobs
 from arena_gitops.spec.job import DatasetInput, JobSpec, Log, ModelRef, Started
-from arena_gitops.spec.knobs import GroupKnobs
+from arena_gitops.spec.knobs import GroupKnobs, Knobs
 from arena_gitops.spec.manifest import Manifest, parse_manifest
 from arena_gitops.spec.population import Tournament
 from arena_runner import budgets, checkpoint, peft_format
@@ -36,6 +37,7 @@ from arena_runner.population.mutate import Odds
 from arena_runner.ports import Materials, TrainPorts
 from arena_runner.rollouts.hub import fetch_split
 from arena_runner.rollouts.imitated import Imitated
+from arena_runner.rollouts.preferred import Preferred
 from arena_runner.rollouts.prompts import PROMPT_ROLE, Prompt, Renderer, fit
 from arena_runner.rollouts.scored import Scored
 from arena_runner.rollouts.task import Task
@@ -133,9 +135,13 @@ def _splits(source: DatasetInput, materials: Materials, manifest: Manifest, port
     table = read_rows(source, files)
     if table.empty:
         ports.emit(Log(level="warning", message=f"{table.empty} rows left out: a mapped column is empty"))
+    rows = [row for row in table.rows if "chosen" not in row or row["chosen"] != row["rejected"]]
+    if len(rows) < len(table.rows):
+        message = f"{len(table.rows) - len(rows)} rows left out: chosen and rejected are equal"
+        ports.emit(Log(level="warning", message=message))
     training = manifest.training
     return split(
-        table.rows,
+        rows,
         key=PROMPT_ROLE[source.category],
         eval_rows=training.eval_rows * training.eval_loop,
         test_rows=training.test_rows,
@@ -148,13 +154,11 @@ def _prompts(
     """Render the three splits and leave out what does not fit."""
     render = Renderer(base.tokenizer, manifest.text.prompt_template, PROMPT_ROLE[source.category])
     longest = manifest.base_model.max_context_length
-    sft = isinstance(manifest.algorithm, SftKnobs)
-    room = 1 if sft else (getattr(manifest.algorithm, "max_output_tokens", None) or 1)
+    room = getattr(manifest.algorithm, "max_output_tokens", None) or 1
+    form = {SftKnobs: render.example, DpoKnobs: render.pair}.get(type(manifest.algorithm), render.prompt)
 
     def fitted(name: str, rows: Sequence[Row]) -> Sequence[Prompt]:
-        kept = fit(
-            (render.example(row) if sft else render.prompt(row) for row in rows), longest=longest, room=room
-        )
+        kept = fit(map(form, rows), longest=longest, room=room)
         if kept.dropped:
             ports.emit(
                 Log(
@@ -221,7 +225,7 @@ def _stand(
 ) -> tuple[Standing, Mapping[str, Tensor]]:
     """Where the run stands: at its beginning, or where its last segment ended."""
     if resumed is None:
-        assert isinstance(manifest.algorithm, GroupKnobs | SftKnobs)
+        assert isinstance(manifest.algorithm, Knobs)
         own = manifest.algorithm.hyperparameters()
         places = tuple(Member(place, dict(own)) for place in range(manifest.training.pop_size))
         return Standing(members=places, budgets=limits), {}
@@ -239,6 +243,8 @@ def _task(
     match manifest.algorithm:
         case SftKnobs() as knobs:
             yield Imitated(learner, train, knobs, manifest.base_model.lora_config.lora_dropout, job.seed)
+        case DpoKnobs() as knobs:
+            yield Preferred(learner, train, knobs, manifest.base_model.lora_config.lora_dropout, job.seed)
         case GroupKnobs() as knobs:
             reward = job.inputs.reward
             if reward is None or materials.reward is None:
@@ -257,7 +263,7 @@ def _rules(job: JobSpec, manifest: Manifest) -> Rules:
     selection = manifest.selection
     if not isinstance(selection, Tournament):
         raise JobError("multi_frequency selection has no room here")
-    assert isinstance(manifest.algorithm, GroupKnobs | SftKnobs)
+    assert isinstance(manifest.algorithm, Knobs)
     mutable = manifest.algorithm.hyperparameters()
     chances = manifest.mutation.probabilities
     return Rules(

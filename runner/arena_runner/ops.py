@@ -7,11 +7,13 @@ own hidden state, which is as small as the hidden states and makes the backward 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from arena_runner import seeds
 from arena_runner.adapters import OFF, Population
 from arena_runner.attention import PackLayout
 from arena_runner.models import BaseModel
@@ -39,7 +41,7 @@ def logprobs(
         pack: what to feed and to predict.
         temperature_K: sampling temperature of each target's row.
         reference: use the policy the experiment started from instead of each token's member.
-        dropout: rate and one key per fed token (SFT only; needs the packed path).
+        dropout: rate and one key per fed token (SFT and DPO only; needs the packed path).
         padded: take the plain path, one row per completion, even where packing is possible.
 
     Returns:
@@ -53,6 +55,24 @@ def logprobs(
     else:
         hidden_Kd = _packed_hidden(base, population, pack, members_T, dropout)
     return head_logprobs(hidden_Kd, base.head.weight, pack.targets, temperature_K, bias=base.head.bias)
+
+
+def dropout(pack: Pack, rates: Mapping[int, float], key: int) -> tuple[float, Tensor] | None:
+    """What `logprobs` takes: the highest rate, and one key per fed token from (update, row, position).
+
+    So packing changes no mask, and no state has to be saved. None when nobody drops anything.
+    """
+    rate = max(rates.values(), default=0.0)
+    if rate == 0.0:
+        return None
+    keys = [
+        seeds.mix_tensor(
+            torch.full((segment.stop - segment.start,), seeds.key(key, group.rows[0])),
+            torch.arange(segment.stop - segment.start),
+        )
+        for segment, group in zip(pack.segments, pack.groups, strict=True)
+    ]
+    return rate, torch.cat(keys).to(pack.input_ids.device)
 
 
 def _packed_hidden(

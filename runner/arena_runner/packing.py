@@ -77,14 +77,16 @@ def pack(
     device: torch.device | str = "cpu",
     *,
     shared: bool = True,
+    whole: bool = False,
 ) -> Iterator[Pack]:
     """Fill packs in order; one completion longer than the budget gets a pack of its own.
 
-    `shared=False` counts tokens as the padded path will feed them (`BaseModel.packs`).
+    `shared=False` counts tokens as the padded path will feed them (`BaseModel.packs`); `whole=True` keeps every
+    group in one piece, for losses that compare its completions, also where it is longer than the budget.
     """
     waiting: list[Group] = []
     for group in groups:
-        for piece in _split(group, tokens_per_backward, shared=shared):
+        for piece in [group] if whole else _split(group, tokens_per_backward, shared=shared):
             filled = sum(_fed(g, shared=shared) for g in waiting)
             if waiting and filled + _fed(piece, shared=shared) > tokens_per_backward:
                 yield _tensors(waiting, device)

@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from arena_runner import ops, seeds
 from arena_runner.learner import Learner, MemberUpdate
-from arena_runner.packing import Group, Pack, pack
+from arena_runner.packing import Group, pack
 from arena_runner.policy_batch import Sums
 
 
@@ -82,26 +81,11 @@ def accumulate(
         weight = torch.tensor(
             [1.0 / tokens[m] for m in owners.tolist()], dtype=wide.dtype, device=base.device
         )
-        dropout = _dropout(piece, settings, key)
+        dropout = ops.dropout(piece, {g.member: settings[g.member].dropout for g in piece.groups}, key)
         logp = ops.logprobs(base, learner.population, piece, torch.ones_like(weight), dropout=dropout)
         (-logp * weight).sum().backward()
         sums.add(owners, loss=-logp.detach() * weight)
     return {m: sums.of(m) for m in members}
-
-
-def _dropout(piece: Pack, settings: Mapping[int, SftSettings], key: int) -> tuple[float, Tensor] | None:
-    """One key per fed token from (update, row, position), so that packing changes no mask."""
-    rate = max(settings[g.member].dropout for g in piece.groups)
-    if rate == 0.0:
-        return None
-    keys = [
-        seeds.mix_tensor(
-            torch.full((segment.stop - segment.start,), seeds.key(key, group.rows[0])),
-            torch.arange(segment.stop - segment.start),
-        )
-        for segment, group in zip(piece.segments, piece.groups, strict=True)
-    ]
-    return rate, torch.cat(keys).to(piece.input_ids.device)
 
 
 def log_likelihood(learner: Learner, examples: Sequence[Example]) -> list[float]:

@@ -30,7 +30,14 @@ class Prompt:
     row: Row
     ids: tuple[int, ...]
     target: tuple[int, ...] = ()
-    """SFT: the completion to imitate, with its end token"""
+    """SFT: the completion to imitate; DPO: the chosen one; with its end token"""
+    rejected: tuple[int, ...] = ()
+    """DPO: the other one"""
+
+    @property
+    def longest_answer(self) -> int:
+        """Tokens of the longest completion that is known beforehand."""
+        return max(len(self.target), len(self.rejected))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +77,16 @@ class Renderer:
 
     def example(self, row: Row) -> Prompt:
         """A prompt with the completion to imitate; the end token is part of it."""
-        end = () if self._end is None else (self._end,)
-        return Prompt(row, self.ids(self.text(row)), self.ids(row["target"]) + end)
+        return Prompt(row, self.ids(self.text(row)), self._answer(row["target"]))
+
+    def pair(self, row: Row) -> Prompt:
+        """A prompt with the chosen and the rejected answer."""
+        return Prompt(
+            row, self.ids(self.text(row)), self._answer(row["chosen"]), self._answer(row["rejected"])
+        )
+
+    def _answer(self, text: str) -> tuple[int, ...]:
+        return self.ids(text) + (() if self._end is None else (self._end,))
 
 
 def _messages(template: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -106,8 +121,8 @@ def fit(prompts: Iterable[Prompt], *, longest: int, room: int) -> Fitted:
     Args:
         prompts: Rendered rows.
         longest: `max_context_length`.
-        room: Tokens kept free for the completion (0 for SFT, whose completion is the target).
+        room: Tokens kept free for the completion (0 where it is known: SFT, DPO).
     """
     rendered: Sequence[Prompt] = tuple(prompts)
-    kept = tuple(p for p in rendered if len(p.ids) + max(room, len(p.target)) <= longest)
+    kept = tuple(p for p in rendered if len(p.ids) + max(room, p.longest_answer) <= longest)
     return Fitted(kept, len(rendered) - len(kept))

@@ -22,6 +22,7 @@ REWARD = """
 def reward(question, answer, completion):
     return {"vowels": sum(c in "aeiou" for c in completion) / 12, "short": 0.0}
 """
+CATEGORIES = {"SFT": DatasetCategory.SFT, "DPO": DatasetCategory.PREFERENCE}
 DIGEST = "sha256:" + "0" * 64
 
 MANIFESTS = {
@@ -41,6 +42,10 @@ MANIFESTS = {
     "SFT": {
         "algorithm": {"name": "SFT", "batch_size": 4, "lr": 0.02, "max_grad_norm": 1.0},
         "environment": {"env_type": "dataset", "objective": "sft"},
+    },
+    "DPO": {
+        "algorithm": {"name": "DPO", "batch_size": 4, "lr": 0.02, "max_grad_norm": 1.0},
+        "environment": {"env_type": "dataset", "objective": "preference"},
     },
 }
 
@@ -94,8 +99,7 @@ class Lab:
         raw["training"] = {"max_steps": 64, "evo_steps": 2, "eval_rows": 4, "test_rows": 8} | raw.get(
             "training", {}
         )
-        sft = which == "SFT"
-        category = DatasetCategory.SFT if sft else DatasetCategory.REASONING
+        category = CATEGORIES.get(which, DatasetCategory.REASONING)
         return JobSpec(
             run_id="r1",
             segment=0,
@@ -111,7 +115,7 @@ class Lab:
                     format="jsonl",
                 ),
                 reward=None
-                if sft
+                if which in CATEGORIES
                 else RewardInput(address="reward/tiny", files={"reward.py": DIGEST}, entry="reward.py"),
             ),
             model=ModelRef(id=self.model),
@@ -147,7 +151,14 @@ class Lab:
 
 def make_lab(folder, model):
     rows = [
-        {"question": f"q{i}?", "answer": f"{i}", "prompt": f"q{i}?", "target": f"a{i % 3}!"}
+        {
+            "question": f"q{i}?",
+            "answer": f"{i}",
+            "prompt": f"q{i}?",
+            "target": f"a{i % 3}!",
+            "chosen": f"yes {i % 3}!",
+            "rejected": "no",
+        }
         for i in range(40)
     ]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

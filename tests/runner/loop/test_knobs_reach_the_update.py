@@ -6,10 +6,12 @@ from dataclasses import asdict
 
 import pytest
 
+from arena_gitops.spec.algorithms.dpo import DpoKnobs
 from arena_gitops.spec.algorithms.grpo import GrpoKnobs
 from arena_gitops.spec.algorithms.sft import SftKnobs
 from arena_runner.population.member import Member
 from arena_runner.rollouts.imitated import Imitated
+from arena_runner.rollouts.preferred import Preferred
 from arena_runner.rollouts.scored import Scored
 
 BY_THE_TASK = {"name", "batch_size", "group_size", "filter_zero_adv", "overlong_buffer"}
@@ -21,10 +23,12 @@ ANOTHER = {
     "clip_coef_high": 0.4,
     "importance_sampling_level": "trajectory",
     "kl_estimator": "k2",
+    "label_smoothing": 0.1,
     "loss_type": "cispo",
     "lr": 0.5,
     "max_grad_norm": 7.0,
     "max_output_tokens": 9,
+    "nll_alpha": 0.0,
     "normalization": "token",
     "temperature": 0.5,
     "update_epochs": 3,
@@ -45,6 +49,15 @@ def sft_settings(knobs):
 @pytest.mark.parametrize("name", sorted(set(GrpoKnobs.acted_on()) - BY_THE_TASK))
 def test_a_knob_of_grpo_changes_the_update(name):
     assert grpo_settings(GrpoKnobs(**{name: ANOTHER[name]})) != grpo_settings(GrpoKnobs())
+
+
+def dpo_settings(knobs):
+    return asdict(Preferred(None, (), knobs, 0.0, 0)._settings(Member(0, knobs.hyperparameters())))
+
+
+@pytest.mark.parametrize("name", sorted(set(DpoKnobs.acted_on()) - BY_THE_TASK))
+def test_a_knob_of_dpo_changes_the_update(name):
+    assert dpo_settings(DpoKnobs(**{name: ANOTHER[name]})) != dpo_settings(DpoKnobs())
 
 
 @pytest.mark.parametrize("name", sorted(set(SftKnobs.acted_on()) - BY_THE_TASK))

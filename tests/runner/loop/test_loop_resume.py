@@ -69,7 +69,7 @@ def resumed(job, folder):
     return job.model_copy(update={"resume": ResumeState(iteration=int(state.name), files={})}), state
 
 
-@pytest.mark.parametrize("algorithm", ["GRPO", "SFT"])
+@pytest.mark.parametrize("algorithm", ["GRPO", "SFT", "DPO"])
 @pytest.mark.parametrize("after", [1, 2, 3, 4])
 def test_an_interrupted_run_goes_on_as_if_nothing_had_been(lab, algorithm, after):
     ranges = {k: v for k, v in EVOLVING["mutation"]["rl_hp_selection"].items() if k in {"batch_size", "lr"}}

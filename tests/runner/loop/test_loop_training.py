@@ -49,6 +49,26 @@ def test_sft_lowers_nats_per_token(lab):
     assert ended.of("test_scores")[1].scores.mean["reward"] > ended.of("test_scores")[0].scores.mean["reward"]
 
 
+def test_dpo_learns_which_answer_is_preferred(lab):
+    ended = lab.run(lab.job("DPO", training={"max_steps": 96}))
+    fitness = [e.fitness for e in ended.of("evaluation")]
+    base, best = (e.scores for e in ended.of("test_scores"))
+
+    assert fitness[-1] == 1.0
+    assert (base.mean["reward"], best.mean["reward"]) == (
+        0.5,
+        1.0,
+    )  # the base has no preference: ties count half
+
+
+def test_pairs_of_equal_answers_are_left_out_and_said(lab):
+    rows = lab.folder / "rows.jsonl"
+    rows.write_text(rows.read_text().replace('"yes 0!"', '"no"'))
+    ended = lab.run(lab.job("DPO", training={"max_steps": 8}))
+
+    assert "14 rows left out: chosen and rejected are equal" in [e.message for e in ended.of("log")]
+
+
 def test_generations_hold_clones_and_mutations(evolved):
     records = [record for event in evolved.of("evolution") for record in event.records]
 
@@ -182,7 +202,7 @@ def test_at_the_end_every_member_is_exported_and_base_and_best_are_scored_once(l
     assert all(set(s.mean) == set(s.stderr) == {"reward", "vowels", "short"} for s in scores)
 
 
-@pytest.mark.parametrize("algorithm", ["GRPO", "SFT"])
+@pytest.mark.parametrize("algorithm", ["GRPO", "SFT", "DPO"])
 def test_an_export_carries_a_probe_that_only_its_own_weights_answer(lab, algorithm):
     """The recorded logprobs are those of the exported adapter, and differ from the base model's."""
     lab.run(lab.job(algorithm, training={"max_steps": 40, "evo_steps": 5}))
@@ -303,7 +323,7 @@ def test_fitness_depends_on_no_hyperparameter(lab):
     assert fitness[0] == fitness[1]
 
 
-@pytest.mark.parametrize("algorithm", ["GRPO", "SFT"])
+@pytest.mark.parametrize("algorithm", ["GRPO", "SFT", "DPO"])
 def test_no_row_of_the_test_split_is_trained_on_or_selects(lab, algorithm):
     with open_parts(lab.job(algorithm), lab.materials(), lab.ports()) as parts:
         train, held, test = (
@@ -323,7 +343,7 @@ def test_the_servers_limit_caps_the_run_and_says_so(lab):
     assert ended.of("progress")[-1].step == 16
 
 
-@pytest.mark.parametrize("algorithm", ["GRPO", "SFT"])
+@pytest.mark.parametrize("algorithm", ["GRPO", "SFT", "DPO"])
 def test_the_fitness_of_a_place_does_not_depend_on_its_neighbours(lab, algorithm):
     """Bit for bit: judged alone, or beside members with other weights."""
     job = lab.job(algorithm, training={"pop_size": 3})

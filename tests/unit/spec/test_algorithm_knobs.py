@@ -32,6 +32,16 @@ GROUP = {
 }
 ACTED_ON = {
     **dict.fromkeys(("GRPO", "GSPO", "CISPO", "DAPO", "Dr.GRPO"), GROUP),
+    "DPO": {
+        "name",
+        "batch_size",
+        "beta",
+        "label_smoothing",
+        "lr",
+        "max_grad_norm",
+        "nll_alpha",
+        "update_epochs",
+    },
     "SFT": {"name", "batch_size", "lr", "max_grad_norm", "update_epochs"},
 }
 

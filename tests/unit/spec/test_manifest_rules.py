@@ -244,7 +244,7 @@ def test_an_algorithm_without_a_room_is_refused_with_the_list_of_those_that_have
     refusal = refusals(manifest_of("classic"))["algorithm.name"]
 
     assert refusal.message == "algorithm 'Rainbow DQN' has no room yet"
-    assert refusal.hint == "can train: CISPO, DAPO, Dr.GRPO, GRPO, GSPO, SFT"
+    assert refusal.hint == "can train: CISPO, DAPO, DPO, Dr.GRPO, GRPO, GSPO, SFT"
 
 
 @pytest.mark.parametrize(
