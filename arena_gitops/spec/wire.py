@@ -20,6 +20,7 @@
 | `POST /api/v1/deployments/{name}/rollback` | `RollbackRequest` | `ResourceDocument` |
 | `POST /api/v1/deployments/{name}/resume` | `ResumeRequest` | `ResourceDocument` |
 | `GET  /api/v1/tiers` | | list of `Tier` |
+| `/api/v1/workers/…`, `/api/v1/models/…` | `spec.worker` | |
 | `GET  /healthz`, `/readyz` | | `{"ok": true, …}` |
 
 Every error answer is `ErrorBody`.
@@ -72,8 +73,19 @@ class Tier(Frozen):
     num_cpus: int
     ram_gb: float
     credits_per_node_hour: float
-    slots: int = 1
-    """jobs that may run beside each other"""
+    executor: Literal["local", "pull"] = "local"
+    """who does its jobs: processes that the server starts, or workers of other machines that ask for them"""
+    slots: int | None = None
+    """jobs that may run beside each other; absent: 1, and where workers pull as many as there are workers"""
+    job_gb: float | None = Field(default=None, gt=0)
+    """memory that one training job is given; absent: not counted"""
+    serving_gb: float = Field(default=0.0, ge=0)
+    """memory that one served base model is given"""
+
+    @property
+    def places(self) -> int | None:
+        """`slots` with its default; None: as many as there are workers."""
+        return 1 if self.slots is None and self.executor == "local" else self.slots
 
 
 class AliasChoice(Frozen):
@@ -223,6 +235,8 @@ class ExperimentSpec(Frozen):
     project: Name | None = None
     manifest: dict[str, JsonValue]
     """effective manifest in normal form"""
+    defaulted: tuple[str, ...] = ()
+    """paths in `manifest` that nobody wrote: their values are the defaults of the day it was stored"""
     inputs: JobInputs
     model: ModelRef | None = None
     tier: str | None = None
@@ -313,6 +327,8 @@ class Claim(Frozen):
     job: JobSpec
     fence: int
     heartbeat_s: float = 10.0
+    token: str | None = None
+    """opens this job and nothing else, until another worker claims it"""
 
 
 class EventBatch(Frozen):

@@ -39,6 +39,13 @@ class Process(Frozen):
     command: tuple[str, ...] = ()
 
 
+class Workers(Process):
+    """The workers of this server."""
+
+    lease_s: float = Field(default=60.0, gt=0)
+    """a worker that was silent for longer has lost its job"""
+
+
 class Settings(Frozen):
     """`settings.yaml`."""
 
@@ -46,7 +53,7 @@ class Settings(Frozen):
     models: Models = Models()
     log_format: Literal["text", "json"] = "text"
     """of the server's own lines; `--log-format` and ARENA_LOG_FORMAT go before it"""
-    worker: Process = Process()
+    worker: Workers = Workers()
     model_server: Process = Process()
 
 

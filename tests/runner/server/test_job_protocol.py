@@ -7,12 +7,13 @@ import pytest
 from arena_gitops.spec.job import Finished, Log, ModelRef, ResumeState, ResumeStateSaved, RunState, Started
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import ClaimRequest, EventBatch
-from arena_runner.server.controllers.runs import HEARTBEAT_LOST_S, RunsController
+from arena_runner.server.controllers.runs import RunsController
 from arena_runner.server.executors.local import LocalExecutor
 from arena_runner.server.refusals import RefusedError
-from arena_runner.server.services import jobs, resources, runs
-from arena_runner.server.settings import Limits, Models, Process, Settings, TierFile
+from arena_runner.server.services import jobs, resources, retries, runs
+from arena_runner.server.settings import Limits, Models, Settings, TierFile, Workers
 
+LEASE_S = Settings().worker.lease_s
 MISSING = "sha256:" + "0" * 64
 
 
@@ -101,7 +102,7 @@ def test_an_event_that_names_a_blob_nobody_sent_is_refused(world, claim):
 def test_a_silent_worker_is_replaced_and_refused_when_it_speaks_again(world, claim, controller, run_id):
     late = claim()
     report(world, late, started())
-    world.clock.now += HEARTBEAT_LOST_S + 1
+    world.clock.now += LEASE_S + 1
     controller.reconcile()
     assert status(world, run_id).state == RunState.QUEUED
     with pytest.raises(RefusedError) as refused:
@@ -114,29 +115,29 @@ def test_a_silent_worker_is_replaced_and_refused_when_it_speaks_again(world, cla
 def test_heartbeats_keep_a_run(world, claim, controller, run_id):
     claimed = claim()
     for _ in range(5):
-        world.clock.now += HEARTBEAT_LOST_S * 0.8
+        world.clock.now += LEASE_S * 0.8
         report(world, claimed)
         controller.reconcile()
     assert status(world, run_id).state == RunState.VALIDATING
 
 
 def test_a_run_that_never_gets_on_is_given_up_and_says_so(world, claim, controller, run_id):
-    for attempt in range(runs.MAX_RESTARTS + 1):
+    for attempt in range(retries.MAX_RESTARTS + 1):
         assert claim(f"w{attempt}") is not None
-        world.clock.now += HEARTBEAT_LOST_S + 1
+        world.clock.now += LEASE_S + 1
         controller.reconcile()
     ended = status(world, run_id)
     assert (ended.state, ended.reason) == (RunState.FAILED, "infra")
-    assert ended.message == "its worker fell silent; gave up after 3 restarts without progress"
+    assert ended.message == "its worker w3 fell silent; gave up after 3 restarts without progress"
 
 
 def test_progress_between_two_losses_starts_the_count_again(world, claim, controller, run_id):
     digest = world.blobs.put(b"state")
-    for attempt in range(runs.MAX_RESTARTS + 3):
+    for attempt in range(retries.MAX_RESTARTS + 3):
         claimed = claim(f"w{attempt}")
         state = ResumeState(iteration=attempt + 1, files={"state": digest})
         report(world, claimed, started(), ResumeStateSaved(seq=2, ts=0, state=state))
-        world.clock.now += HEARTBEAT_LOST_S + 1
+        world.clock.now += LEASE_S + 1
         controller.reconcile()
     assert status(world, run_id).state == RunState.QUEUED
 
@@ -145,7 +146,7 @@ def test_the_next_segment_begins_at_the_last_resume_state(world, claim, controll
     digest = world.blobs.put(b"state")
     state = ResumeState(iteration=7, files={"state": digest})
     report(world, claim(), started(), ResumeStateSaved(seq=2, ts=0, state=state))
-    world.clock.now += HEARTBEAT_LOST_S + 1
+    world.clock.now += LEASE_S + 1
     controller.reconcile()
     assert claim("w2").job.resume == state
 
@@ -213,17 +214,17 @@ def test_the_first_workers_model_revision_is_kept_for_every_later_segment(world,
     revision = "c" * 40
     first = started().model_copy(update={"model": ModelRef(id="tiny", revision=revision)})
     report(world, claim(), first)
-    world.clock.now += HEARTBEAT_LOST_S + 1
+    world.clock.now += LEASE_S + 1
     controller.reconcile()
     assert claim("w2").job.model == ModelRef(id="tiny", revision=revision)
 
 
 def test_a_worker_program_that_does_not_exist_fails_the_run_in_words(world, run_id):
     tier = world.tiers.tiers[0].model_copy(update={"slots": 1})
-    broken = Settings(worker=Process(command=("/no/such/program",)))
+    broken = Settings(worker=Workers(command=("/no/such/program",)))
     able = replace(world, settings=broken, tiers=TierFile(tiers=(tier,)))
     controller = RunsController(able, LocalExecutor(able))
-    for _ in range(runs.MAX_RESTARTS + 1):
+    for _ in range(retries.MAX_RESTARTS + 1):
         controller.reconcile()
     ended = status(able, run_id)
     assert (ended.state, ended.reason) == (RunState.FAILED, "infra")

@@ -12,7 +12,7 @@ from sqlalchemy import String, cast, select
 from arena_runner.server.api.door import TheWorld, caller, world_of
 from arena_runner.server.auth import Identity, Role
 from arena_runner.server.refusals import RefusedError
-from arena_runner.server.services import jobs, runs
+from arena_runner.server.services import claims, jobs
 from arena_runner.server.store.tables import ResourceRow
 from arena_runner.server.world import World
 
@@ -26,8 +26,9 @@ Writer = Annotated[Identity, caller(Role.EDITOR, Role.WORKER)]
 
 
 @router.head("/{digest}")
-def has_blob(world: TheWorld, _caller: Anyone, digest: str) -> Response:
+def has_blob(world: TheWorld, caller: Anyone, digest: str) -> Response:
     """Whether the blob is here, and how large it is."""
+    _check_worker_holds(world, caller)
     path = world.blobs.path(digest)
     if not path.is_file():
         return Response(status_code=404)
@@ -37,8 +38,8 @@ def has_blob(world: TheWorld, _caller: Anyone, digest: str) -> Response:
 @router.get("/{digest}")
 def get_blob(world: TheWorld, caller: Reader, digest: str) -> FileResponse:
     """The blob's bytes; a worker gets those of its own job only, who may only look those of the state he sees."""
-    if caller.role == Role.WORKER and caller.run_id is not None:
-        _check_worker_may_read(world, caller.run_id, digest)
+    if caller.role == Role.WORKER:
+        _check_worker_may_read(world, caller, digest)
     path = world.blobs.existing(digest)
     if caller.role == Role.VIEWER:
         _check_viewer_may_read(world, digest)
@@ -46,9 +47,10 @@ def get_blob(world: TheWorld, caller: Reader, digest: str) -> FileResponse:
 
 
 @router.put("/{digest}")
-async def put_blob(request: Request, _caller: Writer, digest: str) -> Response:
+async def put_blob(request: Request, caller: Writer, digest: str) -> Response:
     """Store a blob: 201 when it is new, 200 when it was here, 422 when the bytes are others."""
     blobs = world_of(request).blobs
+    await asyncio.to_thread(_check_worker_holds, world_of(request), caller)
     if blobs.has(digest):
         return Response(status_code=200)
     incoming = blobs.receive(digest)
@@ -61,11 +63,18 @@ async def put_blob(request: Request, _caller: Writer, digest: str) -> Response:
     return Response(status_code=201)
 
 
-def _check_worker_may_read(world: World, run_id: str, digest: str) -> None:
+def _check_worker_may_read(world: World, caller: Identity, digest: str) -> None:
     with world.store.read() as session:
-        allowed = jobs.digests(runs.get(session, run_id))
+        allowed = jobs.digests(claims.check_holds(session, caller))
     if digest not in allowed:
-        raise RefusedError(403, "forbidden", f"blob {digest} is no part of run {run_id}")
+        raise RefusedError(403, "forbidden", f"blob {digest} is no part of run {caller.run_id}")
+
+
+def _check_worker_holds(world: World, caller: Identity) -> None:
+    """A worker whose job is over, or was never given, neither asks nor stores."""
+    if caller.role == Role.WORKER:
+        with world.store.read() as session:
+            claims.check_holds(session, caller)
 
 
 def _check_viewer_may_read(world: World, digest: str) -> None:

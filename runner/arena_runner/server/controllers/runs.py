@@ -8,32 +8,32 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections import Counter
+from dataclasses import replace
 
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from arena_gitops.spec.job import JobInputs, RunState
-from arena_gitops.spec.wire import ExperimentSpec
 from arena_runner import logs
 from arena_runner.server import processes
 from arena_runner.server.choice import NoCheckpointError, choose
 from arena_runner.server.controllers.loop import Controller
 from arena_runner.server.executors.local import LocalExecutor
 from arena_runner.server.processes import Identity
-from arena_runner.server.services import jobs, runs
+from arena_runner.server.services import budgets, claims, notes, queue, runs, workers
 from arena_runner.server.services.experiments import current_version
 from arena_runner.server.services.runs import RunPair
-from arena_runner.server.settings import resolve_tier
-from arena_runner.server.store.tables import ResourceRow, RunRow, RunStateRow
+from arena_runner.server.store.tables import ResourceRow, RunStateRow
 from arena_runner.server.world import World
 
-HEARTBEAT_LOST_S = 60.0
 CLAIM_LOST_S = 300.0
 """A worker that has not claimed by then never will."""
 LEAVE_S = 60.0
 """How long a worker may live on after its run has ended."""
 DRAIN_S = 10.0
+OVERRUN_S = 120.0
+"""How far the iteration at work may outlast the budget."""
+TIDY_S = 3600.0
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +44,8 @@ class RunsController(Controller):
     def __init__(self, world: World, executor: LocalExecutor) -> None:
         super().__init__(world)
         self.executor = executor
+        self._since = world.clock()
+        self._tidied = 0.0
 
     def reconcile(self) -> None:
         """Watch the workers there are, then start those that are missing."""
@@ -52,6 +54,7 @@ class RunsController(Controller):
                 self._watch(run_id)
         if not self.world.draining.is_set():
             self._start_missing()
+        self._tidy()
 
     def drain(self) -> None:
         """Stop every worker, giving it time to save; their runs continue at the next start."""
@@ -75,20 +78,49 @@ class RunsController(Controller):
             pair = runs.get(session, run_id)
         identity, now = _identity(pair.state), self.world.clock()
         gone = identity is not None and not identity.alive()
-        silent = _silent(pair, now)
+        silent = self._silent(pair, now)
         if silent and identity is not None:
             log.warning("its worker (pid %d) is silent; killing it", identity.pid)
             identity.signal(signal.SIGKILL, group=True)
             identity.wait(5.0)
-        if gone or silent:
+        if identity is not None and (gone or silent):
             self._bury(run_id, identity, "its worker process ended" if gone else "its worker fell silent")
-        elif _overdue(pair, now):
-            with self.world.store.write() as session:
-                runs.stop(runs.get(session, run_id), "budget", now)
+        elif silent:
+            self._expire(pair)
+        elif pair.state.state in runs.AT_WORK:
+            self._watch_budget(pair, now)
 
-    def _bury(self, run_id: str, identity: Identity | None, why: str) -> None:
+    def _watch_budget(self, pair: RunPair, now: float) -> None:
+        """Ask a run that has spent its budget to stop; one that cannot hear it is cut off a little later."""
+        late = -(budgets.left_s(pair, now) or 0.0)
+        asked = pair.run.wanted == "stop"
+        if budgets.exceeded(pair, now) is None or (asked and late < OVERRUN_S):
+            return
+        identity = _identity(pair.state) if asked else None
+        with self.world.store.write() as session:
+            fresh = runs.get(session, pair.run.id)
+            if fresh.state.fence != pair.state.fence:
+                return  # it has ended meanwhile
+            runs.stop(fresh, "budget", now)
+            if asked and fresh.run.stop_cause == "budget":
+                log.warning("its iteration outlasts the budget by %d s; cut off", late)
+                runs.settle_stop(fresh, now)
         if identity is not None:
-            processes.sweep(identity)
+            identity.signal(signal.SIGKILL, group=True)
+
+    def _expire(self, pair: RunPair) -> None:
+        """Take the job of a worker that is no process of this machine; it is refused when it wakes."""
+        now = self.world.clock()
+        with self.world.store.write() as session:
+            fresh = runs.get(session, pair.run.id)
+            if fresh.state.fence != pair.state.fence or not self._silent(fresh, now):
+                return  # it has spoken, or somebody else has the job
+            log.warning("its worker %s was silent for a lease", fresh.state.worker_id)
+            runs.lose_worker(fresh, f"its worker {fresh.state.worker_id} fell silent", now)
+        self.world.bell.ring()
+
+    def _bury(self, run_id: str, identity: Identity, why: str) -> None:
+        processes.sweep(identity)
         last = self.executor.last_words(run_id)
         with self.world.store.write() as session:
             pair = runs.get(session, run_id)
@@ -104,35 +136,55 @@ class RunsController(Controller):
 
     def _start_missing(self) -> None:
         with self.world.store.read() as session:
-            if all(pair.state.worker_pid is not None for pair in _waiting(session)):
+            if all(pair.state.worker_pid is not None for pair in queue.waiting(session)):
                 return  # the usual case takes no lock
         with self.world.store.write() as session:
-            ready = [pair for pair in _waiting(session) if self._prepare(session, pair)]
-            busy = Counter(self._tier(run) for run in _runs_with_worker(session))
-        slots = {tier.id: tier.slots for tier in self.world.tiers.tiers}
+            ready = self._ready(session)
         for pair in ready:
-            tier = self._tier(pair.run)
-            if busy[tier] < slots[tier]:
-                busy[tier] += 1
-                with logs.about(run_id=pair.run.id, request_id=pair.run.request_id):
-                    self._start(pair)
+            with logs.about(run_id=pair.run.id, request_id=pair.run.request_id):
+                self._start(pair)
 
-    def _prepare(self, session: Session, pair: RunPair) -> bool:
-        """Whether a worker can begin; resolves the start weights, and says what is waited for."""
-        if pair.state.worker_pid is not None:
+    def _ready(self, session: Session) -> list[RunPair]:
+        """Runs for which a worker is to be started here and now; the others say what they wait for."""
+        load, pulling = dict(queue.loads(session, self.world)), workers.present(session, self.world)
+        ready = []
+        for pair in queue.waiting(session):
+            if pair.state.worker_pid is not None:
+                continue
+            tier = queue.tier_of(pair.run, self.world)
+            obstacle = resolve_base(session, pair) or queue.obstacle(tier, load[tier.id])
+            if obstacle is None and tier.executor == "local":
+                load[tier.id] = replace(load[tier.id], jobs=load[tier.id].jobs + 1)
+                ready.append(pair)
+                continue
+            if obstacle is None and tier.id not in pulling:
+                queue.say_alone(pair, tier)
+            else:
+                queue.say(pair, obstacle)
+        return ready
+
+    def _silent(self, pair: RunPair, now: float) -> bool:
+        """Whether the worker lost its job by silence; while no server listened, nobody was silent."""
+        state = pair.state
+        if state.state in runs.AT_WORK:
+            heard = max(state.heartbeat or 0.0, self._since)
+            return now - heard > self.world.settings.worker.lease_s
+        if state.worker_pid is None:
             return False
-        waiting_for = resolve_base(session, pair)
-        if waiting_for:
-            _say(pair, waiting_for)
-        return waiting_for is None
+        return now - state.updated > (LEAVE_S if RunState(state.state).ended else CLAIM_LOST_S)
 
-    def _tier(self, run: RunRow) -> str:
-        return resolve_tier(run.tier, self.world.tiers)[0].id
+    def _tidy(self) -> None:
+        """Now and then, forget claims that nobody can mistake for living ones any more."""
+        now = self.world.clock()
+        if now - self._tidied > TIDY_S:
+            self._tidied = now
+            with self.world.store.write() as session:
+                claims.forget_old(session, now)
 
     def _start(self, pair: RunPair) -> None:
         run_id = pair.run.id
         try:
-            identity = self.executor.start(run_id, _notes(pair, self.world))
+            identity = self.executor.start(run_id, notes.of(pair, self.world))
         except OSError as problem:
             with self.world.store.write() as session:
                 why = f"a worker cannot be started ({problem})"
@@ -181,35 +233,8 @@ def _with_worker(session: Session) -> list[RunStateRow]:
     return list(session.scalars(select(RunStateRow).where(RunStateRow.worker_pid.is_not(None))))
 
 
-def _runs_with_worker(session: Session) -> list[RunRow]:
-    query = select(RunRow).join(RunStateRow).where(RunStateRow.worker_pid.is_not(None))
-    return list(session.scalars(query))
-
-
-def _waiting(session: Session) -> list[RunPair]:
-    query = select(RunRow, RunStateRow).join(RunStateRow).order_by(RunRow.created)
-    query = query.where(RunStateRow.state == RunState.QUEUED, RunRow.wanted == "run")
-    return [RunPair(*row) for row in session.execute(query)]
-
-
 def _never_claimed(pair: RunPair) -> bool:
     return pair.state.state == RunState.QUEUED and pair.state.segments < pair.state.starts
-
-
-def _silent(pair: RunPair, now: float) -> bool:
-    state = pair.state
-    if state.state in runs.AT_WORK:
-        return state.heartbeat is not None and now - state.heartbeat > HEARTBEAT_LOST_S
-    if state.worker_pid is None:
-        return False
-    return now - state.updated > (LEAVE_S if RunState(state.state).ended else CLAIM_LOST_S)
-
-
-def _overdue(pair: RunPair, now: float) -> bool:
-    limit, claimed = pair.run.max_runtime_s, pair.state.claimed
-    if limit is None or claimed is None or pair.run.wanted == "stop":
-        return False
-    return pair.state.spent_s + now - claimed > limit
 
 
 def _requeue_drained(pair: RunPair, now: float) -> None:
@@ -217,23 +242,3 @@ def _requeue_drained(pair: RunPair, now: float) -> None:
         runs.settle_stop(pair, now)
     else:
         runs.requeue(pair, "the server was stopped; continues when it is started", now)
-
-
-def _say(pair: RunPair, message: str) -> None:
-    if pair.state.message != message:
-        pair.state.message = message
-
-
-def _notes(pair: RunPair, world: World) -> tuple[str, ...]:
-    """What this server does differently from what was asked for."""
-    run, spec = pair.run, ExperimentSpec.model_validate(pair.run.spec)
-    notes = [resolve_tier(run.tier, world.tiers)[1]]
-    if spec.num_nodes > 1:
-        notes.append(f"num_nodes {spec.num_nodes} is clamped to 1: this server runs a job on one machine")
-    model = jobs.model_of(pair, world)
-    if model is not None and spec.model is not None and model.id != spec.model.id:
-        notes.append(f"base model {spec.model.id} is exchanged for {model.id} (settings.yaml: models.map)")
-    steps = jobs.effective_max_steps(run, world)
-    if steps < run.max_steps:
-        notes.append(f"max_steps {run.max_steps} is capped at {steps} (settings.yaml: limits.max_steps)")
-    return tuple(note for note in notes if note)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 from arena_runner.server import processes
 from arena_runner.server.auth import Role, issue, revoke_run
 from arena_runner.server.processes import Identity
+from arena_runner.server.services import run_log
 from arena_runner.server.world import World
 
 RUNNER = (sys.executable, "-m", "arena_runner.cli")
 """This installation's `arena-runner`, wherever its script is."""
-
-NOTE = " server: "
-"""Marks the server's own lines in a run's log."""
 
 
 class LocalExecutor:
@@ -39,25 +36,18 @@ class LocalExecutor:
                 "PYTHONUNBUFFERED": "1",
             }
         )
-        _write_notes(log, (f"starting a worker for run {run_id}", *notes), world.clock())
+        run_log.note(world, run_id, (f"starting a worker for run {run_id}", *notes))
         return processes.start(command, environment=environment, folder=folder, log=log)
 
     def log(self, run_id: str) -> Path:
         """Where the run's workers print."""
-        return self._world.home.run(run_id) / "logs" / "worker.log"
+        return run_log.path(self._world, run_id)
 
     def last_words(self, run_id: str) -> str:
         """What the run's last worker printed at the end; empty if it came to nothing."""
         line = processes.tail(self.log(run_id), lines=1)
-        return "" if NOTE in line else line
+        return "" if run_log.NOTE in line else line
 
     def forget(self, run_id: str) -> None:
         """The run's worker is gone: its token opens nothing any more."""
         revoke_run(self._world, run_id)
-
-
-def _write_notes(log: Path, notes: tuple[str, ...], now: float) -> None:
-    log.parent.mkdir(parents=True, exist_ok=True)
-    stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
-    with log.open("a", encoding="utf-8") as file:
-        file.writelines(f"{stamp}{NOTE}{note}\n" for note in notes)

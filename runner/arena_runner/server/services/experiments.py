@@ -10,7 +10,7 @@ from arena_gitops.spec.digest import Fingerprint
 from arena_gitops.spec.job import JobInputs, RunState
 from arena_gitops.spec.wire import ExperimentSpec
 from arena_runner.server.refusals import RefusedError
-from arena_runner.server.services import runs
+from arena_runner.server.services import budgets, runs
 from arena_runner.server.services.runs import RunPair
 from arena_runner.server.store.tables import ResourceRow, VersionRow
 from arena_runner.server.summary import Summary
@@ -80,8 +80,9 @@ def _want(session: Session, world: World, pair: RunPair, spec: ExperimentSpec) -
     """Apply the budget and placement of a PUT to its run, new or known."""
     run, state, now = pair.run, RunState(pair.state.state), world.clock()
     more_steps = runs.max_steps_of(spec) > run.max_steps
-    runtime = runs.runtime_of(spec, world)
-    more_time = _more(runtime, run.max_runtime_s)
+    runtime, dearest = budgets.max_runtime(spec), budgets.max_credits(spec)
+    more_time, more_credits = _more(runtime, run.max_runtime_s), _more(dearest, run.max_credits)
+    raised = more_time or more_credits
     moved = (run.tier, run.spec.get("num_nodes", 1)) != (spec.tier, spec.num_nodes)
     further = _further(pair, spec)
     alone = len(runs.users(session, run.id)) <= 1
@@ -89,6 +90,8 @@ def _want(session: Session, world: World, pair: RunPair, spec: ExperimentSpec) -
         run.max_steps = runs.max_steps_of(spec)
     if more_time or alone:
         run.max_runtime_s = runtime
+    if more_credits or alone:
+        run.max_credits = dearest
     if alone:  # equal fingerprints: only budgets, placement and what is recorded can differ
         run.spec = spec.model_dump(mode="json")
     if alone and state not in runs.AT_WORK:
@@ -98,8 +101,8 @@ def _want(session: Session, world: World, pair: RunPair, spec: ExperimentSpec) -
     elif state.ended and (more_steps or further):
         what = f"max_steps was raised to {run.max_steps}" if more_steps else "its target_score was raised"
         runs.resume(pair, what, now)
-    elif state in runs.UNFINISHED and (more_time or (alone and moved)):
-        runs.resume(pair, "its budget was raised" if more_time else f"it moved to tier {spec.tier}", now)
+    elif state in runs.UNFINISHED and (raised or (alone and moved)) and not budgets.exceeded(pair, now):
+        runs.resume(pair, "its budget was raised" if raised else f"it moved to tier {spec.tier}", now)
 
 
 def _further(pair: RunPair, spec: ExperimentSpec) -> bool:

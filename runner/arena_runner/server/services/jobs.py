@@ -1,4 +1,4 @@
-"""What workers do: claim a run, report its events. A repeat of either is harmless.
+"""What workers do: claim a run, report its events, hand it back. A repeat of any is harmless.
 
 A claim raises the run's fence; reports with an older one are refused, so a worker that was thought dead cannot
 write into what its successor does.
@@ -27,44 +27,70 @@ from arena_gitops.spec.job import (
     Started,
 )
 from arena_gitops.spec.wire import Claim, ClaimRequest, EventBatch, EventReceipt, ExperimentSpec
+from arena_gitops.spec.worker import HandBack
+from arena_runner.server.auth import Identity
 from arena_runner.server.refusals import RefusedError
-from arena_runner.server.services import runs
-from arena_runner.server.services.runs import RunPair
+from arena_runner.server.services import budgets, claims, queue, retries, run_log, runs
+from arena_runner.server.services.pair import RunPair
 from arena_runner.server.settings import resolve_tier
-from arena_runner.server.store.tables import CheckpointRow, EventRow, RunRow, RunStateRow
+from arena_runner.server.store.tables import CheckpointRow, EventRow, RunRow
 from arena_runner.server.summary import Summary, fold
 from arena_runner.server.world import World
+
+HEARTBEATS = 6
+"""in the time of a lease: so many may be lost but one"""
 
 DEFAULT_SEED = 42
 """What the published manifest schema says for `rand_seed`."""
 
 
-def claim(world: World, request: ClaimRequest) -> Claim | None:
-    """Give a queued run to a worker; None when there is nothing for it."""
+def claim(world: World, request: ClaimRequest, asked: Identity | None = None) -> Claim | None:
+    """Give a queued run to a worker, with a token for it; None when there is nothing for it."""
     if world.draining.is_set():
         return None
+    with world.store.read() as session:
+        if queue.find(session, world, request) is None:
+            return None  # the usual answer takes no lock
     with world.store.write() as session:
-        pair = _held_by(session, request) or _next(session, world, request)
+        pair = queue.find(session, world, request)
         if pair is None:
             return None
         if pair.state.state == RunState.QUEUED:
             _take(pair, request, world)
-        job = job_spec(pair, world)
-        fence = pair.state.fence
+        token = claims.hand_out(session, pair, asked, world.clock()) if asked else None
+        job, fence = job_spec(pair, world), pair.state.fence
     world.bell.ring()
-    return Claim(job=job, fence=fence)
+    return Claim(job=job, fence=fence, heartbeat_s=world.settings.worker.lease_s / HEARTBEATS, token=token)
+
+
+def hand_back(world: World, run_id: str, segment: int, given: HandBack) -> None:
+    """Queue a run again whose worker has to go, or could not go on."""
+    now = world.clock()
+    with world.store.write() as session:
+        pair = runs.get(session, run_id)
+        _check_fence(pair, segment, given.fence)
+        if pair.run.wanted == "stop":
+            runs.settle_stop(pair, now)
+        elif given.fault:
+            runs.lose_worker(pair, given.message or "its worker failed", now)
+        elif not RunState(pair.state.state).ended:
+            runs.requeue(pair, _continues(pair, world, given.message), now)
+    world.bell.ring()
 
 
 def report(world: World, run_id: str, segment: int, batch: EventBatch) -> EventReceipt:
     """Record a segment's next events; says how far they were accepted and whether to go on."""
     with world.store.write() as session:
         pair = runs.get(session, run_id)
-        _check_fence(pair, segment, batch)
+        _check_fence(pair, segment, batch.fence)
         if RunState(pair.state.state).ended:  # the answer to its last batch was lost
             return EventReceipt(accepted_seq=pair.state.last_seq, directive="stop")
-        _record(session, world, pair, batch.events)
+        pulls = pair.state.worker_pid is None
         pair.state.heartbeat = pair.state.updated = world.clock()
+        new = _record(session, world, pair, batch.events)
         receipt = EventReceipt(accepted_seq=pair.state.last_seq, directive=_directive(pair))
+    if pulls:
+        run_log.narrate(world, run_id, new)
     if any(isinstance(event, Finished) for event in batch.events):
         world.bell.ring()  # everything else can wait for the controllers' next look
     return receipt
@@ -74,9 +100,7 @@ def job_spec(pair: RunPair, world: World) -> JobSpec:
     """The run's current segment as its worker receives it."""
     spec = ExperimentSpec.model_validate(pair.run.spec)
     model = model_of(pair, world)
-    remaining = None
-    if pair.run.max_runtime_s is not None:
-        remaining = max(0.0, pair.run.max_runtime_s - pair.state.spent_s)
+    remaining = budgets.left_s(pair, world.clock())
     return JobSpec(
         run_id=pair.run.id,
         segment=pair.state.segments - 1,
@@ -87,7 +111,10 @@ def job_spec(pair: RunPair, world: World) -> JobSpec:
         model=model,
         seed=_seed(spec.manifest),
         tier=resolve_tier(pair.run.tier, world.tiers)[0].id,
-        limits=JobLimits(max_steps=world.settings.limits.max_steps, max_runtime_s=remaining),
+        limits=JobLimits(
+            max_steps=world.settings.limits.max_steps,
+            max_runtime_s=None if remaining is None else max(0.0, remaining),
+        ),
         resume=ResumeState.model_validate(pair.state.resume) if pair.state.resume else None,
         request_id=pair.run.request_id,
     )
@@ -118,34 +145,6 @@ def effective_max_steps(run: RunRow, world: World) -> int:
     return run.max_steps if limit is None else min(limit, run.max_steps)
 
 
-def _held_by(session: Session, request: ClaimRequest) -> RunPair | None:
-    """The run this very worker has claimed but knows nothing of: its answer was lost."""
-    query = select(RunRow, RunStateRow).join(RunStateRow)
-    query = query.where(RunStateRow.state == RunState.VALIDATING, RunStateRow.worker_id == request.worker_id)
-    if request.run_id is not None:
-        query = query.where(RunRow.id == request.run_id)
-    found = session.execute(query.where(RunStateRow.last_seq == 0)).first()
-    return RunPair(*found) if found else None
-
-
-def _next(session: Session, world: World, request: ClaimRequest) -> RunPair | None:
-    query = select(RunRow, RunStateRow).join(RunStateRow)
-    query = query.where(RunStateRow.state == RunState.QUEUED, RunRow.wanted == "run").order_by(RunRow.created)
-    if request.run_id is not None:
-        query = query.where(RunRow.id == request.run_id)
-    for run, state in session.execute(query):
-        suits = request.run_id is not None or resolve_tier(run.tier, world.tiers)[0].id == request.tier
-        if suits and base_ready(run):
-            return RunPair(run, state)
-    return None
-
-
-def base_ready(run: RunRow) -> bool:
-    """Whether the start weights, if any, are known."""
-    base = JobInputs.model_validate(run.inputs).base
-    return base is None or bool(base.files)
-
-
 def _take(pair: RunPair, request: ClaimRequest, world: World) -> None:
     now = world.clock()
     state = pair.state
@@ -154,21 +153,22 @@ def _take(pair: RunPair, request: ClaimRequest, world: World) -> None:
     state.segments += 1
     state.last_seq = 0
     state.worker_id, state.claimed, state.heartbeat, state.updated = request.worker_id, now, now, now
+    state.rate = budgets.price(pair.run, world)
     state.job_max_steps = effective_max_steps(pair.run, world)
 
 
-def _check_fence(pair: RunPair, segment: int, batch: EventBatch) -> None:
+def _check_fence(pair: RunPair, segment: int, fence: int) -> None:
     current = pair.state.segments - 1
     ended = RunState(pair.state.state).ended
     # Ending a run raises the fence too; its own worker may still repeat its last batch.
     valid = {pair.state.fence, pair.state.fence - 1} if ended else {pair.state.fence}
-    if segment != current or batch.fence not in valid:
-        message = f"run {pair.run.id} is no longer yours: segment {segment} fence {batch.fence} is over"
-        raise RefusedError(409, "fenced", message, {"segment": str(current), "fence": str(pair.state.fence)})
+    if segment != current or fence not in valid:
+        raise claims.fenced(pair, segment, fence)
 
 
-def _record(session: Session, world: World, pair: RunPair, events: Iterable[JobEvent]) -> None:
-    state = pair.state
+def _record(session: Session, world: World, pair: RunPair, events: Iterable[JobEvent]) -> list[JobEvent]:
+    """Store what is next; gives what was new."""
+    state, new = pair.state, []
     summary = Summary.model_validate(state.summary)
     for event in events:
         if event.seq <= state.last_seq:
@@ -183,7 +183,9 @@ def _record(session: Session, world: World, pair: RunPair, events: Iterable[JobE
         session.add(row)
         summary = fold(summary, event)
         _act(session, world, pair, event)
+        new.append(event)
     state.summary = summary.model_dump(mode="json")
+    return new
 
 
 def _act(session: Session, world: World, pair: RunPair, event: JobEvent) -> None:
@@ -241,10 +243,23 @@ def _finish(pair: RunPair, event: Finished, world: World) -> None:
         runs.settle_stop(pair, now)
     elif world.draining.is_set() and event.state == RunState.STOPPED:
         runs.requeue(pair, "the server was stopped; continues when it is started", now)
+    elif event.state == RunState.STOPPED and budgets.exceeded(pair, now):
+        runs.stop(pair, "budget", now)
+        runs.settle_stop(pair, now)
     elif event.state == RunState.STOPPED or event.reason in {FailureReason.INFRA, None}:
         runs.lose_worker(pair, event.message or "the worker stopped unasked", now)
+    elif pair.run.wanted == "run" and retries.once_more(pair, event.reason):
+        again = f"continues from {runs.place(pair)} ({retries.told(pair)})"
+        runs.requeue(pair, f"failed ({event.reason}): {event.message}; {again}", now)
     else:
         runs.end(pair, RunState.FAILED, now, reason=event.reason, message=event.message)
+
+
+def _continues(pair: RunPair, world: World, why: str) -> str:
+    """Why a run waits again that nobody has failed on."""
+    if world.draining.is_set():
+        return "the server was stopped; continues when it is started"
+    return f"{why or 'its worker had to go'}; continues from {runs.place(pair)}"
 
 
 def _complete(pair: RunPair, event: Finished, world: World) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -18,32 +17,22 @@ from arena_gitops.spec.wire import ExperimentSpec
 from arena_runner import logs
 from arena_runner.server.choice import best
 from arena_runner.server.refusals import not_found
-from arena_runner.server.settings import resolve_tier
+from arena_runner.server.services import budgets, retries
+from arena_runner.server.services.pair import AT_WORK as AT_WORK  # noqa: PLC0414 - a word of this module too
+from arena_runner.server.services.pair import RunPair as RunPair  # noqa: PLC0414 - as above
+from arena_runner.server.services.queue import UNHINDERED
 from arena_runner.server.store.tables import CheckpointRow, ResourceRow, RunRow, RunStateRow, VersionRow
 from arena_runner.server.summary import Summary
 from arena_runner.server.world import World
 
-MAX_RESTARTS = 3
-"""Infrastructure failures in a row, without a new resume state, after which a run is failed."""
-
 USABLE = (RunState.QUEUED, RunState.VALIDATING, RunState.RUNNING, RunState.COMPLETED)
 """States of a run whose result an equal fingerprint can share."""
-
-AT_WORK = (RunState.VALIDATING, RunState.RUNNING)
 
 UNFINISHED = (RunState.STOPPED, RunState.FAILED)
 """Ended before the work was done: more time, or another place, lets the run go on."""
 
 STOPPED_BY_US = ("replaced", "retired")
 """Stop causes that no person decided: the run may start again when its version returns."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunPair:
-    """What a run shall be, and what it is."""
-
-    run: RunRow
-    state: RunStateRow
 
 
 def create(session: Session, world: World, row: ResourceRow, spec: ExperimentSpec) -> RunPair:
@@ -62,7 +51,8 @@ def create(session: Session, world: World, row: ResourceRow, spec: ExperimentSpe
         provenance=row.provenance,
         tier=spec.tier,
         max_steps=max_steps_of(spec),
-        max_runtime_s=runtime_of(spec, world),
+        max_runtime_s=budgets.max_runtime(spec),
+        max_credits=budgets.max_credits(spec),
         wanted="run",
         request_id=logs.field("request_id"),
         created=now,
@@ -72,12 +62,14 @@ def create(session: Session, world: World, row: ResourceRow, spec: ExperimentSpe
     state = RunStateRow(
         run_id=run.id,
         state=RunState.QUEUED,
-        message="waiting for a worker",
+        message=UNHINDERED,
         segments=0,
         fence=0,
         starts=0,
         restarts=0,
         spent_s=0.0,
+        spent_credits=0.0,
+        retries=0,
         summary=Summary().model_dump(mode="json"),
         last_index=0,
         last_seq=0,
@@ -92,16 +84,6 @@ def max_steps_of(spec: ExperimentSpec) -> int:
     training = spec.manifest.get("training")
     value = training.get("max_steps") if isinstance(training, dict) else None
     return int(value) if isinstance(value, int | float) else 0
-
-
-def runtime_of(spec: ExperimentSpec, world: World) -> float | None:
-    """The longest the run may take: `budget.max_runtime_s`, or what `budget.max_credits` pays for if that is less."""
-    limits = [value for value in (spec.budget.get("max_runtime_s"),) if isinstance(value, int | float)]
-    tier, _ = resolve_tier(spec.tier, world.tiers)
-    allowed, rate = spec.budget.get("max_credits"), tier.credits_per_node_hour * spec.num_nodes
-    if isinstance(allowed, int | float) and rate > 0:
-        limits.append(allowed / rate * 3600)
-    return float(min(limits)) if limits else None
 
 
 def get(session: Session, run_id: str) -> RunPair:
@@ -149,7 +131,7 @@ def stop(pair: RunPair, cause: str, now: float) -> None:
 def settle_stop(pair: RunPair, now: float) -> None:
     """Record that a run which should stop has stopped."""
     if pair.run.stop_cause == "budget":
-        message = f"reached its budget of {pair.run.max_runtime_s:g} s; raise it to continue"
+        message = budgets.exceeded(pair, now) or "reached its budget; raise it to continue"
         end(pair, RunState.FAILED, now, reason=FailureReason.BUDGET, message=message)
     else:
         words = {"user": "stopped by a user", "retired": "its experiment was retired"}
@@ -161,20 +143,20 @@ def end(
     pair: RunPair, state: RunState, now: float, *, reason: FailureReason | None = None, message: str = ""
 ) -> None:
     """Record a run's final state."""
-    _release(pair.state, now)
+    _release(pair, now)
     pair.state.state, pair.state.reason, pair.state.message = state, reason, message
 
 
 def resume(pair: RunPair, message: str, now: float) -> None:
     """Queue an ended run again, from its last resume state."""
     pair.run.wanted, pair.run.stop_cause = "run", None
-    pair.state.restarts = 0
+    pair.state.restarts = pair.state.retries = 0
     requeue(pair, message, now)
 
 
 def requeue(pair: RunPair, message: str, now: float) -> None:
     """Put a run back into the queue; a worker that still thinks it has it is fenced off."""
-    _release(pair.state, now)
+    _release(pair, now)
     pair.state.state, pair.state.reason, pair.state.message = RunState.QUEUED, None, message
 
 
@@ -184,20 +166,26 @@ def lose_worker(pair: RunPair, why: str, now: float) -> None:
         settle_stop(pair, now)
         return
     pair.state.restarts += 1
-    if pair.state.restarts > MAX_RESTARTS:
-        message = f"{why}; gave up after {MAX_RESTARTS} restarts without progress"
+    allowed = retries.restarts(pair)
+    if pair.state.restarts > allowed:
+        message = f"{why}; gave up after {allowed} restarts without progress"
         end(pair, RunState.FAILED, now, reason=FailureReason.INFRA, message=message)
         return
+    requeue(pair, f"{why}; continues from {place(pair)} (restart {pair.state.restarts} of {allowed})", now)
+
+
+def place(pair: RunPair) -> str:
+    """Where the next segment begins, in words."""
     resumed = pair.state.resume
-    place = f"iteration {resumed['iteration']}" if resumed else "the beginning"
-    requeue(pair, f"{why}; continues from {place} (restart {pair.state.restarts} of {MAX_RESTARTS})", now)
+    return f"iteration {resumed['iteration']}" if resumed else "the beginning"
 
 
-def _release(state: RunStateRow, now: float) -> None:
+def _release(pair: RunPair, now: float) -> None:
+    """Nobody holds the run any more: whoever did is fenced off, and its time is paid."""
+    budgets.settle(pair, now)
+    state = pair.state
     state.fence += 1
-    if state.claimed is not None:
-        state.spent_s += max(0.0, now - state.claimed)
-    state.worker_id = state.claimed = state.heartbeat = None
+    state.worker_id = state.heartbeat = None
     state.updated = now
 
 

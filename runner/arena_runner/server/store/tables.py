@@ -121,6 +121,7 @@ class RunRow(Base):
     tier: Mapped[str | None]
     max_steps: Mapped[int]
     max_runtime_s: Mapped[float | None]
+    max_credits: Mapped[float | None]
     wanted: Mapped[str]
     """`run` or `stop`"""
     stop_cause: Mapped[str | None]
@@ -152,6 +153,12 @@ class RunStateRow(Base):
     claimed: Mapped[float | None]
     spent_s: Mapped[float]
     """worker time of the segments that have ended"""
+    spent_credits: Mapped[float]
+    """what they cost, each at the price of its tier"""
+    rate: Mapped[float | None]
+    """credits per hour of the segment at work"""
+    retries: Mapped[int]
+    """failures of the run itself that its `retry` has spent"""
     job_max_steps: Mapped[int | None]
     model: Mapped[Json | None]
     """the base model as the first worker resolved it: later segments and deployments use that revision"""

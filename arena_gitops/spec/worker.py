@@ -1,0 +1,90 @@
+"""What workers of other machines and the server say to each other apart from claims and events (`spec.wire`).
+
+| call | request | answer |
+|---|---|---|
+| `POST /api/v1/workers/register` | `WorkerHello` | `WorkerWelcome`; 426 to another version, 403 to another tier |
+| `POST /api/v1/workers/leave` | `WorkerGoodbye` | 204 |
+| `GET  /api/v1/workers` | | list of `WorkerStatus` |
+| `POST /api/v1/workers/jobs/{run_id}/{segment}/hand-back` | `HandBack` | 204; 409 when the job is another's |
+| `GET  /api/v1/models/{id}@{revision}/` | | `ModelListing`; 404 where the server has no such folder |
+| `GET  /api/v1/models/{id}@{revision}/{path}` | `Range` | the file |
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from arena_gitops.spec.job import Digest
+from arena_gitops.spec.resource import Frozen, Name
+
+WorkerId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
+
+
+class WorkerHello(Frozen):
+    """A worker introduces itself before its first claim."""
+
+    worker_id: WorkerId
+    hostname: Annotated[str, Field(max_length=255)]
+    tier: str
+    version: str
+    slots: Literal[1] = 1
+    """jobs it does at once"""
+
+
+class WorkerWelcome(Frozen):
+    """It may ask for jobs."""
+
+    tier: str
+    poll_s: float = 5.0
+    """the longest it should wait between two questions"""
+
+
+class WorkerGoodbye(Frozen):
+    """A worker that holds no job ends."""
+
+    worker_id: WorkerId
+
+
+class HandBack(Frozen):
+    """A worker gives its job back before the end: the next one continues from the last resume state."""
+
+    fence: int
+    message: Annotated[str, Field(max_length=4000)] = ""
+    fault: bool = False
+    """the worker failed on it, which counts as a restart; without it the worker only had to go"""
+
+
+class WorkerStatus(Frozen):
+    """A worker as the server knows it."""
+
+    worker_id: str
+    hostname: str
+    tier: str
+    executor: Literal["local", "pull"]
+    """who started it: the server, or somebody on another machine"""
+    state: Literal["idle", "busy", "lost"]
+    """`lost`: nothing was heard of it for longer than a lease lasts"""
+    version: str
+    heartbeat: float
+    """when it was heard of last"""
+    run_id: str | None = None
+    experiment: Name | None = None
+
+
+class ModelFile(Frozen):
+    """One file of a model's folder."""
+
+    path: str
+    size: int
+    digest: Digest
+
+
+class ModelListing(Frozen):
+    """The files of a base model in the server's models folder."""
+
+    id: str
+    digest: Digest
+    """over names and digests of the files: what a worker's cache calls it"""
+    files: tuple[ModelFile, ...]
