@@ -1,7 +1,8 @@
 """What an experiment is compared with, once everything it builds on is settled.
 
-Three things keep an experiment as it was trained: code of an input that only reads differently (comments), new
-content of an input that its `on_upstream_change` holds back (it becomes *stale*), and a parent that is itself kept.
+What keeps an experiment as it was trained: code of an input that only reads differently (comments), defaults that
+have moved since, new content of an input that its `on_upstream_change` holds back (it becomes *stale*), and a parent
+that is itself kept.
 `settle` puts what was trained with into the desired state, so that plan and apply see the same, unchanged thing.
 """
 
@@ -16,6 +17,7 @@ from typing import Any
 from arena_gitops.plan.classify import TRAINED, spec_at, unchanged
 from arena_gitops.plan.cosmetic import CODE, Pair, settled_code, trained_code
 from arena_gitops.plan.diff import diff
+from arena_gitops.plan.frozen import frozen
 from arena_gitops.plan.phase import numbered
 from arena_gitops.plan.scope import Scope, at_rerun, rerun_of, with_reruns
 from arena_gitops.spec.digest import Fingerprint
@@ -68,8 +70,8 @@ def settle(
     desired = with_reruns(scope, desired, observed)
     work = _Settling(desired.resources, observed, frozenset(scope.rerun_stale), frozenset(equivalent))
     for address in desired.resources:
-        if address.kind in CODE:
-            work.code(address)
+        if address.kind in ON_CHANGE:
+            work.input(address)
     for address in _in_order(desired.resources):
         work.experiment(address)
     if not work.settled:
@@ -88,17 +90,19 @@ class _Settling:
     settled: dict[Address, DesiredResource] = field(default_factory=dict)
     stale: dict[Address, Stale] = field(default_factory=dict)
 
-    def code(self, address: Address) -> None:
+    def input(self, address: Address) -> None:
         document = self.observed.resources.get(address)
         resource = self.resources[address]
         if document is None or unchanged(resource, document):
             return
-        self._keep(settled_code(resource, document, self.equivalent))
+        resource = _frozen(resource, document)
+        self._keep(settled_code(resource, document, self.equivalent) if address.kind in CODE else resource)
 
     def experiment(self, address: Address) -> None:
         resource = self._on_settled_parents(self.resources[address])
         document = self.observed.resources.get(address)
         if document is not None and not unchanged(resource, document):
+            resource = _frozen(resource, document)
             if slots := self._only_upstream(resource, document):
                 shown = [slot for slot in slots if _policy(resource, slot) == "stale"]
                 resource = _kept(resource, document, slots)
@@ -123,8 +127,8 @@ class _Settling:
                 continue  # not settled anew, or pinned to content of its own
             parents[place] = (address, parent.fingerprint)
             moved = True
-            if address.kind in CODE:
-                part = {**spec["inputs"][address.kind], **trained_code(parent.spec)}
+            if address.kind in ON_CHANGE:
+                part = _part(spec["inputs"][address.kind], self.resources[address], parent)
                 spec["inputs"] = {**spec["inputs"], address.kind: part}
         if not moved:
             return resource
@@ -156,6 +160,21 @@ class _Settling:
             if address.kind == TRAINED and (document is None or document.fingerprint.run != fingerprint.run):
                 return True
         return False
+
+
+def _frozen(resource: DesiredResource, document: ResourceDocument) -> DesiredResource:
+    spec = frozen(resource, document)
+    if spec is None:
+        return resource
+    parents = [fingerprint for _, fingerprint in resource.parents]
+    return replace(resource, spec=spec, fingerprint=fingerprint_of(resource.address.kind, spec, parents))
+
+
+def _part(part: Mapping[str, Any], before: DesiredResource, settled: DesiredResource) -> dict[str, Any]:
+    """An input of a job, as the settled resource has it: its code, and without fields it does without."""
+    gone = before.spec.keys() - settled.spec.keys()
+    kept = {key: value for key, value in part.items() if key not in gone}
+    return {**kept, **trained_code(settled.spec)} if settled.address.kind in CODE else kept
 
 
 def _in_order(resources: Mapping[Address, DesiredResource]) -> Iterator[Address]:

@@ -80,6 +80,7 @@ class ExperimentBuilder:
             **envelope(resource),
             project=self._project_name(),
             manifest=self.effective.manifest.normal(),
+            defaulted=self.effective.defaulted(),
             inputs=job_inputs,
             model=ModelRef(id=network.pretrained_model_name_or_path)
             if isinstance(network, TextNetwork)

@@ -5,7 +5,7 @@ Problems and remarks are placed where their value was written, in the manifest o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,14 @@ class Effective:
             found[".".join(map(str, canonical_path(key)))] = self.overrides.span(("set", key))
         return found
 
+    def defaulted(self) -> tuple[str, ...]:
+        """Paths of the normal form that were written nowhere, neither they nor anything below them."""
+        written: set[str] = set()
+        for path in self.spans():
+            parts = path.split(".")
+            written |= {".".join(parts[:length]) for length in range(1, len(parts) + 1)}
+        return tuple(path for path in _leaves(self.manifest.normal()) if path not in written)
+
 
 def effective(catalog: Catalog, entry: Entry, resource: Experiment) -> Effective | None:
     """Read and check an experiment's manifest; None when there is a problem, which the catalog then has."""
@@ -71,6 +79,14 @@ def effective(catalog: Catalog, entry: Entry, resource: Experiment) -> Effective
         f"{problem.message} ({problem.hint})" if problem.hint else problem.message for problem in refused
     )
     return Effective(parsed.manifest, document, entry.document, words)
+
+
+def _leaves(value: Mapping[str, Any], at: str = "") -> Iterator[str]:
+    for key, inner in sorted(value.items()):
+        if isinstance(inner, Mapping) and inner:
+            yield from _leaves(inner, f"{at}{key}.")
+        else:
+            yield f"{at}{key}"
 
 
 def _dotted(path: tuple[str | int, ...]) -> str:

@@ -83,6 +83,7 @@ _BY_KIND: dict[str, tuple[tuple[str, FieldClass], ...]] = {
         ("inputs.reward.cases", FieldClass.METADATA),
         ("inputs.environment.address", FieldClass.METADATA),
         ("inputs.base.files", FieldClass.DERIVED),
+        ("defaulted", FieldClass.RECORDED),
         ("tier", FieldClass.PLACEMENT),
         ("num_nodes", FieldClass.PLACEMENT),
         ("budget", FieldClass.BUDGET),

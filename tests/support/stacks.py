@@ -40,6 +40,23 @@ def manifest(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
     return parse_manifest(raw).manifest.normal()
 
 
+def defaulted(changes: Mapping[str, Any] | None = None) -> list[str]:
+    """Paths of the normal form that neither the small manifest nor the changes write."""
+    raw = deepcopy(MANIFEST)
+    for path, value in (changes or {}).items():
+        put_at(raw, path, value)
+    written = set(_leaves(raw))
+    return [path for path in _leaves(manifest(changes)) if path not in written]
+
+
+def _leaves(tree: Mapping[str, Any], at: str = "") -> Iterable[str]:
+    for key, value in sorted(tree.items()):
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{at}{key}.")
+        else:
+            yield f"{at}{key}"
+
+
 def put_at(tree: dict[str, Any], path: str, value: Any) -> None:
     """Set the value at a dotted path."""
     *parents, last = path.split(".")
@@ -139,6 +156,7 @@ class Stack:
             "lifecycle": {},
             "project": None,
             "manifest": manifest(set),
+            "defaulted": defaulted(set),
             "inputs": self._inputs(dataset, reward, base),
             "model": {"id": "tiny", "revision": None},
             "tier": None,

@@ -335,3 +335,14 @@ def test_a_manifest_that_is_a_list_or_missing_or_unreadable_is_an_error(repo):
     repo.edit("experiments/sums-grpo.yaml", "gone.yaml", "../shared/m.yaml")
     repo.write("shared/m.yaml", "a: [1\n")
     assert "shared/m.yaml:1:4 yaml-syntax" in repo.problems()
+
+
+def test_what_nobody_wrote_is_recorded_as_a_default(repo):
+    before = repo.load().resources[EXPERIMENT].spec["defaulted"]
+    assert {"algorithm.clip_coef_high", "training.target_score"} <= set(before)
+    assert not {"algorithm.name", "training.max_steps"} & set(before)
+    repo.edit(
+        "experiments/sums-grpo.yaml", "dataset: sums", "set: {training.target_score: 2.0}\ndataset: sums"
+    )
+    after = repo.load().resources[EXPERIMENT].spec["defaulted"]
+    assert set(before) - set(after) == {"training.target_score"}
