@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from arena_gitops import __version__
 from arena_gitops.errors import (
@@ -54,7 +54,8 @@ class Request:
 
     method: str
     path: str
-    params: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str | list[str]] = field(default_factory=dict)
+    """a list is sent as the same name several times"""
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Callable[[], bytes | Iterator[bytes]] | None = None
     """called once per attempt, so that a streamed file starts again from its first byte"""
@@ -223,13 +224,9 @@ def refusal(status: int, text: str, what: str, number: str = "") -> ArenaError:
     request and the status, because its own words are seldom enough; a failing server also with the request's
     number, by which its log is searched.
     """
-    try:
-        body = ErrorBody.model_validate_json(text)
-    except ValidationError:
-        said = " ".join(text.split())[:200]
-        body = ErrorBody(
-            code=f"http-{status}", message=f"{what} answered {status}" + (f": {said}" if said else "")
-        )
+    said = " ".join(text.split())[:200]
+    unexplained = f"{what} answered {status}" + (f": {said}" if said else "")
+    body = _explained(text) or ErrorBody(code=f"http-{status}", message=unexplained)
     match status:
         case 401 | 403:
             return AuthError(f"{body.message} ({what} answered {status})")
@@ -245,3 +242,31 @@ def refusal(status: int, text: str, what: str, number: str = "") -> ArenaError:
         case _:
             named = f", request {number}" if number and number not in body.message else ""
             return PlatformError(f"{body.message} ({what} answered {status}{named})")
+
+
+def _explained(text: str) -> ErrorBody | None:
+    """A refusal in its own words: ours, or in the shape of the Arena API."""
+    try:
+        return ErrorBody.model_validate_json(text)
+    except ValidationError:
+        pass
+    try:
+        return _ARENA_ERROR.validate_json(text).ours
+    except ValidationError:
+        return None
+
+
+class _ArenaError(BaseModel):
+    """How the Arena API refuses: a text in `detail`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    detail: str
+    error_code: str
+
+    @property
+    def ours(self) -> ErrorBody:
+        return ErrorBody(code=self.error_code, message=self.detail)
+
+
+_ARENA_ERROR: TypeAdapter[_ArenaError] = TypeAdapter(_ArenaError)

@@ -75,6 +75,11 @@ class HttpPlatform:
         """Where the server is."""
         return self._door.url
 
+    @property
+    def door(self) -> Door:
+        """The way to the server, for the other API that it speaks."""
+        return self._door
+
     def close(self) -> None:
         """Drop the connections."""
         self._door.close()
@@ -260,14 +265,19 @@ class HttpPlatform:
         return answer.is_success and not _parse_any(_HEALTH, answer.text, request).draining
 
     def generate_stream(
-        self, deployment: str, prompt: str, params: Mapping[str, Any] = MappingProxyType({})
+        self,
+        deployment: str,
+        prompt: str,
+        params: Mapping[str, Any] = MappingProxyType({}),
+        session: str | None = None,
     ) -> Iterator[str]:
-        """Text as the deployment writes it."""
+        """Text as the deployment writes it; within a session it knows what was said before."""
+        body = {"prompt": prompt, "params": dict(params), **({"session_id": session} if session else {})}
         request = Request(
             "POST",
             f"/i/{quote(deployment, safe='')}/generate_stream",
             headers={**JSON, "Accept": "text/plain"},
-            body=json_body({"prompt": prompt, "params": dict(params)}),
+            body=json_body(body),
             read_timeout_s=UPLOAD_TIMEOUT_S,
         )
         for chunk in self._door.text(request):

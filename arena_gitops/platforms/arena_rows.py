@@ -1,0 +1,192 @@
+"""What the Arena API answers, as far as it is read here; these are also the shapes that `--json` prints.
+
+Fields that another server adds are not read, and those that one may leave out have a default: a shape never
+depends on who answered.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Row(BaseModel):
+    """One answer, or one line of a list."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+
+class Project(Row):
+    """A name that experiments are gathered under."""
+
+    name: str
+    id: str | None = None
+    type: str | None = None
+    """`llm` or `simulation`"""
+    description: str | None = None
+
+
+class Dataset(Row):
+    """A registered dataset."""
+
+    name: str
+    id: str | None = None
+    category: str | None = None
+    column_mapping: dict[str, str] = Field(default_factory=dict)
+    description: str | None = None
+    hf_dataset_id: str | None = None
+    managed_by: str | None = None
+    """the stack of a repository, or `imperative` for what commands made"""
+
+
+class CreatedDataset(Row):
+    """A dataset that was just created."""
+
+    name: str
+    id: str | None = None
+    category: str | None = None
+    is_ready: bool = False
+    uploaded: bool = False
+    message: str = ""
+
+
+class Existence(Row):
+    """Whether there is such a thing."""
+
+    exists: bool
+    id: str | None = None
+
+
+class EnvironmentVersion(Row):
+    """One version of a registered environment."""
+
+    name: str
+    version: str
+    validated: bool = False
+    profiled: bool = False
+
+
+class Experiment(Row):
+    """An experiment and its current run."""
+
+    name: str
+    id: str | None = None
+    project: str | None = None
+    algorithm: str | None = None
+    version: int | None = None
+    status: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    step: int | None = None
+    max_steps: int | None = None
+    fitness: float | None = None
+    run_id: str | None = None
+    mlflow_url: str | None = None
+    managed_by: str | None = None
+
+
+class RunOfExperiment(Row):
+    """An experiment's run after it was stopped or resumed."""
+
+    experiment_name: str
+    run_id: str | None = None
+    status: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    step: int | None = None
+    max_steps: int | None = None
+
+
+class CheckpointRow(Row):
+    """An export of a run."""
+
+    name: str
+    """what `agent deploy --checkpoint` takes"""
+    steps: int
+    member: int | None = None
+    generation: int | None = None
+    fitness: float | None = None
+    best: bool = False
+    size_mb: float | None = None
+    digest: str | None = None
+
+
+class Deployment(Row):
+    """What is served under a name."""
+
+    name: str
+    id: str | None = None
+    experiment_name: str | None = None
+    project_name: str | None = None
+    checkpoint: str | None = None
+    """the rule that chooses"""
+    status: str | None = None
+    message: str | None = None
+    revision: int | None = None
+    serves: str | None = None
+    """the checkpoint that answers now"""
+    url: str | None = None
+    managed_by: str | None = None
+
+
+class Model(Row):
+    """A base model of the server."""
+
+    model_config = ConfigDict(protected_namespaces=())
+
+    model_name: str
+    num_params: int | None = None
+    max_context_length: int | None = None
+    lora_info: dict[str, Any] = Field(default_factory=dict)
+    served_by: str | None = None
+    """the model that stands in for it here"""
+
+
+class ModelInfo(Model):
+    """A base model with its layers."""
+
+    modules: tuple[str, ...] = ()
+    parameters: dict[str, Any] | list[Any] = Field(default_factory=dict)
+
+
+class StreamLine(Row):
+    """One line of a streamed answer."""
+
+    kind: str = "status"
+    stage: str | None = None
+    status: str | None = None
+    message: str = ""
+    level: str | None = None
+    detail: dict[str, Any] | None = None
+
+
+class ChatSession(Row):
+    """A conversation with a deployment."""
+
+    session_id: str
+    created_at: str | None = None
+    last_updated: str | None = None
+
+
+class ChatMessage(Row):
+    """One turn of a conversation."""
+
+    role: str
+    content: str
+
+
+class Conversation(ChatSession):
+    """A conversation with what was said."""
+
+    messages: tuple[ChatMessage, ...] = ()
+
+
+class Submitted(Row):
+    """An experiment that was accepted."""
+
+    experiment_name: str
+    run_id: str | None = Field(default=None, alias="id")
+    version: int | None = None
+    status: str | None = None
+    max_steps: int | None = None
