@@ -24,7 +24,8 @@ from arena_gitops.apply.parallel import while_patient
 from arena_gitops.apply.wait import Clock, Patience
 from arena_gitops.apply.wait import wait as wait_for
 from arena_gitops.errors import BlockedError, StaleError, UnexpectedChangesError
-from arena_gitops.evidence.gather import content_of, gather
+from arena_gitops.evidence.contents import content_of
+from arena_gitops.evidence.gather import gather
 from arena_gitops.plan import offline
 from arena_gitops.plan.build import build
 from arena_gitops.plan.model import Action, CheckStatus, Plan

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from arena_gitops.evidence.contents import content_of
+from arena_gitops.evidence.tables import DATA_BYTES, compared, file_of, stored_digest
 from arena_gitops.plan.code import FileDiff, equivalent, file_diff, unread
 from arena_gitops.plan.cosmetic import CODE, Pair, trained_code, written_code
 from arena_gitops.plan.evidence import Evidence
+from arena_gitops.plan.rows import DataDiff
 from arena_gitops.spec.identity import code_names
 from arena_gitops.spec.wire import ResourceDocument
-from arena_gitops.state import Blob, DesiredResource, DesiredState, ObservedState
+from arena_gitops.state import DesiredResource, DesiredState, ObservedState
 
 FILE_BYTES = 256 * 1024
 """Of one source file; longer ones are not compared."""
@@ -30,15 +33,26 @@ def gather(desired: DesiredState, observed: ObservedState, read: Read) -> Eviden
     reader = _Reader(read)
     code: dict[str, tuple[FileDiff, ...]] = {}
     pairs: set[Pair] = set()
+    data: dict[str, DataDiff] = {}
     for address, resource in desired.resources.items():
         document = observed.resources.get(address)
-        if address.kind not in CODE or document is None:
+        if document is None:
             continue
-        if resource.spec["files"] == document.spec.get("files"):
-            continue
-        code[str(address)] = tuple(reader.shown(resource, document))
-        pairs |= set(reader.equivalent(resource, document))
-    return Evidence(equivalent=frozenset(pairs), code=code)
+        if address.kind in CODE and resource.spec["files"] != document.spec.get("files"):
+            code[str(address)] = tuple(reader.shown(resource, document))
+            pairs |= set(reader.equivalent(resource, document))
+        if address.kind == "dataset" and (diff := _rows(resource, document, read)) is not None:
+            data[str(address)] = diff
+    return Evidence(equivalent=frozenset(pairs), code=code, data=data)
+
+
+def _rows(resource: DesiredResource, document: ResourceDocument, read: Read) -> DataDiff | None:
+    """What changed in the file of a dataset; None where nothing did, or where there is no file."""
+    stored, blob = stored_digest(document), file_of(resource)
+    if stored is None or blob is None or stored == blob.digest:
+        return None
+    old = read(stored, DATA_BYTES) if blob.size <= DATA_BYTES else None
+    return compared(resource, old, blob)
 
 
 @dataclass(slots=True)
@@ -80,18 +94,6 @@ class _Reader:
             self.left -= len(content or b"")
             self.known[digest] = content
         return self.known[digest]
-
-
-def content_of(blob: Blob, limit: int) -> bytes | None:
-    """The bytes of a file of the repository; None where they are too many, or gone by now."""
-    if blob.absent or blob.size > limit:
-        return None
-    if blob.data is not None:
-        return blob.data
-    try:
-        return blob.path.read_bytes()
-    except OSError:
-        return None
 
 
 def _paths(resource: DesiredResource, document: ResourceDocument) -> dict[str, str]:

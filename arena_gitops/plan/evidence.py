@@ -13,6 +13,7 @@ from types import MappingProxyType
 from arena_gitops.plan.code import FileDiff
 from arena_gitops.plan.cosmetic import Pair
 from arena_gitops.plan.model import Change
+from arena_gitops.plan.rows import DataDiff
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +23,15 @@ class Evidence:
     equivalent: frozenset[Pair] = frozenset()
     """files, old and new digest, that behave the same"""
     code: Mapping[str, tuple[FileDiff, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    data: Mapping[str, DataDiff] = field(default_factory=lambda: MappingProxyType({}))
 
     def shown_on(self, change: Change) -> Change:
         """The change with what was found about its files."""
         if not change.action.acts or change.action.removes:
             return change
-        if code := self.code.get(change.address):
-            return change.model_copy(update={"code": code})
-        return change
+        found = {"code": self.code.get(change.address), "data": self.data.get(change.address)}
+        told = {name: value for name, value in found.items() if value}
+        return change.model_copy(update=told) if told else change
 
 
 NO_EVIDENCE = Evidence()

@@ -13,6 +13,7 @@ from pydantic import AliasChoices, Field, JsonValue
 
 from arena_gitops.plan.code import FileDiff
 from arena_gitops.plan.diff import Op
+from arena_gitops.plan.rows import DataDiff
 from arena_gitops.plan.scope import Scope
 from arena_gitops.spec.digest import canonical_json, sha256_json
 from arena_gitops.spec.lifecycle import FieldClass
@@ -173,6 +174,8 @@ class Change(Frozen):
     notes: tuple[str, ...] = ()
     code: tuple[FileDiff, ...] = ()
     """files of a reward or environment, old and new"""
+    data: DataDiff | None = None
+    """rows of a dataset, old and new"""
 
     @property
     def at(self) -> Address:

@@ -1,4 +1,4 @@
-"""What changed inside files, as lines that every view shares: code as a unified diff.
+"""What changed inside files, as lines that every view shares: code as a unified diff, rows by key.
 
 All of it is text of strangers: one line stays one line, and nothing in it moves a cursor.
 """
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from arena_gitops.plan.code import FileDiff
 from arena_gitops.plan.model import Change
+from arena_gitops.plan.rows import Balance, DataDiff, Example, Lengths
 from arena_gitops.report.untrusted import plain
 
 Styled = tuple[str, str]
@@ -31,3 +32,67 @@ def _heading(file: FileDiff) -> str:
         return f"{plain(file.path)}  {file.note}"
     cosmetic = ", behaves the same" if file.cosmetic else ""
     return f"{plain(file.path)}  +{file.added} -{file.removed} lines{cosmetic}"
+
+
+def data(change: Change) -> Iterator[Styled]:
+    """The rows of a dataset: how many came and went, examples, and what the whole looks like."""
+    found = change.data
+    if found is None:
+        return
+    yield f"{plain(found.path)}  {_counts(found)}", "bold"
+    for example in found.examples:
+        yield f"  {_example(example)}", _STYLES.get(example.op, "yellow")
+    for lengths in found.lengths:
+        yield f"  {_lengths(lengths)}", "dim"
+    for balance in found.balance:
+        yield f"  {_balance(balance)}", "dim"
+
+
+def _counts(found: DataDiff) -> str:
+    if found.before is None or found.after is None:
+        return found.note
+    rows = f"{found.before:,} → {found.after:,} rows"
+    if found.same_rows:
+        return f"{rows}: the same, only written differently"
+    if found.reordered:
+        return f"{rows}: the same in another order"
+    if found.added is None or found.removed is None or found.changed is None:
+        return f"{rows}; {found.note}"
+    by = f" by {plain(found.key)}" if found.key else ""
+    return f"{rows}: +{found.added:,} -{found.removed:,}, {found.changed:,} changed{by}; {_columns(found)}"
+
+
+def _columns(found: DataDiff) -> str:
+    moved = [f"+{plain(column)}" for column in found.columns_added]
+    moved += [f"-{plain(column)}" for column in found.columns_removed]
+    return f"columns {' '.join(moved)}" if moved else "columns same"
+
+
+def _example(example: Example) -> str:
+    told = f"{example.op} {plain(example.key)}"
+    if not example.column:
+        return told
+    return f"{told}  {plain(example.column)}: {plain(example.old)} → {plain(example.new)}"
+
+
+def _lengths(found: Lengths) -> str:
+    before, after = found.before, found.after
+    names = ("median", "p95", "longest")
+    if before is None or after is None:
+        known = after or before or (0, 0, 0)
+        parts = [f"{name} {number:,}" for name, number in zip(names, known, strict=True)]
+    else:
+        parts = [
+            f"{name} {old:,}" + ("" if old == new else f" → {new:,}")
+            for name, old, new in zip(names, before, after, strict=True)
+        ]
+    return f"characters of {plain(found.column)}: {', '.join(parts)}"
+
+
+def _balance(found: Balance) -> str:
+    parts = [
+        f"{plain(share.value) or '(empty)'} {share.before:,}"
+        + ("" if share.before == share.after else f" → {share.after:,}")
+        for share in found.shares
+    ]
+    return f"rows by {plain(found.column)}: {', '.join(parts)}"
