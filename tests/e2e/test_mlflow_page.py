@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 
 import pytest
+from chromium import chromium_page
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(400)]
 
 PICTURES = Path(__file__).resolve().parents[2] / "test-artifacts"
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
 
 
 @pytest.fixture(scope="module")
@@ -41,16 +32,9 @@ def tracked(state, mlflow, until):
 @pytest.fixture(scope="module")
 def page():
     """A headless Chromium's page."""
-    program = shutil.which("chromium") or os.environ.get("CHROMIUM")
-    if program is None:
-        pytest.skip("Chromium is not here: apt-get install chromium")
-    from playwright.sync_api import sync_playwright
-
     PICTURES.mkdir(exist_ok=True)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
-        yield browser.new_page(viewport={"width": 1500, "height": 1000})
-        browser.close()
+    with chromium_page(viewport={"width": 1500, "height": 1000}) as page:
+        yield page
 
 
 def _experiment_page(run: dict) -> str:

@@ -17,7 +17,9 @@ from arena_runner.server.api import (
     sessions,
     workers,
 )
+from arena_runner.server.api.device import router as device_page
 from arena_runner.server.api.login import router as login_pages
+from arena_runner.server.api.oidc import router as device_login
 from arena_runner.server.metrics import Meters
 from arena_runner.server.world import VERSION, World
 
@@ -31,5 +33,6 @@ def create_app(world: World) -> FastAPI:
     routers = (health.router, native.router, blobs.router, workers.router, checks.router, leases.router)
     for router in (*routers, *arena.routers, inference.router, sessions.router, openai.router):
         app.include_router(router)
-    app.include_router(login_pages)
+    for router in (login_pages, device_page, device_login):
+        app.include_router(router)
     return app

@@ -192,6 +192,14 @@ def find(session: Session, text: str, kind: TokenKind, now: float) -> TokenRow |
     return row if alive(session, row, now) else None
 
 
+def origin_of(session: Session, token_id: str) -> TokenRow:
+    """The token that a person was given, from which this one was made in however many steps."""
+    row = session.scalars(select(TokenRow).where(TokenRow.id == token_id)).one()
+    while row.parent is not None:
+        row = session.scalars(select(TokenRow).where(TokenRow.id == row.parent)).one()
+    return row
+
+
 def alive(session: Session, row: TokenRow, now: float) -> bool:
     """Whether neither the token nor one it was made from is revoked, expired or forgotten."""
     link: TokenRow | None = row

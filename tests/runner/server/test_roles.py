@@ -24,6 +24,10 @@ OPEN = {
     "/docs/oauth2-redirect": "part of it",
     "/login": "who logs in has no session yet",
     "/logout": "needs the session's own proof, and nothing else",
+    "/device": "asks for a browser's session itself, and sends people to the login",
+    "/realms/{realm}/protocol/openid-connect/auth/device": "who asks to be let in has no token yet",
+    "/realms/{realm}/protocol/openid-connect/token": "the code or the refresh token is the proof",
+    "/realms/{realm}/protocol/openid-connect/logout": "the refresh token is the proof",
 }
 """Routes without a role, each with its reason."""
 

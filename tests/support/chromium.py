@@ -1,0 +1,33 @@
+"""A headless Chromium for tests that look at pages as people do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+
+@contextmanager
+def chromium_page(**options) -> Iterator:
+    """A page of an installed Chromium; the test is skipped where there is none."""
+    program = shutil.which("chromium") or os.environ.get("CHROMIUM")
+    if program is None:
+        pytest.skip("Chromium is not here: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        yield browser.new_page(**options)
+        browser.close()
