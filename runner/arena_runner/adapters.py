@@ -267,11 +267,23 @@ def find_targets(base: BaseModel, targets: Sequence[str] | str) -> dict[str, nn.
     wanted = [targets] if isinstance(targets, str) else list(targets)
     known = sorted({name.rpartition(".")[2] for name in inside})
     unknown = sorted(set(wanted) - set(known))
+    experts = sorted(set(unknown) & _expert_parts(base))
+    if experts:
+        raise AdapterError(
+            f"target_modules {', '.join(experts)}: expert tensors of {base.ref} carry no adapters; "
+            f"take some of {', '.join(known)}, or all-linear (attention and shared layers)"
+        )
     if unknown or not wanted:
         raise AdapterError(
             f"target_modules {', '.join(unknown) or '(none)'}: {base.ref} has {', '.join(known)}, or use all-linear"
         )
     return {name: module for name, module in inside.items() if name.rpartition(".")[2] in wanted}
+
+
+def _expert_parts(base: BaseModel) -> set[str]:
+    """Names under which people know a mixture's expert tensors: they are parameters, not linear layers."""
+    paths = [n.split(".") for n, _ in base.model.named_parameters() if "experts" in n.split(".")]
+    return {part for path in paths for part in path[path.index("experts") :]}
 
 
 def _check_shapes(ranks: Sequence[int], alphas: Sequence[float]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,21 @@ class ModelError(ArenaError):
     """A base model cannot be found or loaded; says where it was looked for."""
 
 
+@dataclass(slots=True)
+class Paths:
+    """Tokens that training forwards have fed, by the path they took."""
+
+    packed: int = 0
+    padded: int = 0
+
+    def packed_share(self) -> float | None:
+        """Share of tokens that took the shared-prefix path since this was asked last; None when there were none."""
+        fed = self.packed + self.padded
+        share = self.packed / fed if fed else None
+        self.packed = self.padded = 0
+        return share
+
+
 @dataclass(frozen=True, slots=True)
 class BaseModel:
     """A frozen causal language model and its tokenizer."""
@@ -47,6 +62,7 @@ class BaseModel:
     pad_id: int
     packs: bool = True
     """whether shared-prefix packs and our caches work; else the padded path is taken"""
+    paths: Paths = field(default_factory=Paths)
 
     def chat_ids(self, messages: Sequence[Mapping[str, str]]) -> tuple[int, ...]:
         """Token ids of a conversation up to where the assistant speaks, by the model's own chat template."""

@@ -279,6 +279,12 @@ def _announce(
     job: JobSpec, standing: Standing, schedule: Schedule, base: BaseModel, ports: TrainPorts
 ) -> None:
     limits = standing.budgets
+    if not base.packs:
+        slow = (
+            f"{type(base.model).__name__} takes the padded path: its attention needs more than a shared-prefix pack "
+            "offers, so every completion repeats its prompt and updates take longer"
+        )
+        ports.emit(Log(level="warning", message=slow))
     ports.emit(
         Started(
             device=limits.device,

@@ -51,8 +51,10 @@ def logprobs(
     if reference:
         members_T = torch.full_like(members_T, population.reference if population else OFF)
     if padded or not base.packs:
+        base.paths.padded += pack.tokens
         hidden_Kd = _padded_hidden(base, population, pack, members_T)
     else:
+        base.paths.packed += pack.tokens
         hidden_Kd = _packed_hidden(base, population, pack, members_T, dropout)
     return head_logprobs(hidden_Kd, base.head.weight, pack.targets, temperature_K, bias=base.head.bias)
 

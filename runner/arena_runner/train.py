@@ -136,7 +136,8 @@ class _Run:
         for member in active:
             self.ports.emit(metrics.of_iteration(member, done[member.index], seconds=seconds))
             self.ports.emit(self._progress(after[member.index], done[member.index], seconds))
-        self.ports.emit(metrics.of_process(min(m.step for m in members), seconds=seconds))
+        packed = self.parts.learner.base.paths.packed_share()
+        self.ports.emit(metrics.of_process(min(m.step for m in members), seconds=seconds, packed=packed))
         if all(member.silent >= PATIENCE for member in after.values()):
             raise NoSignalError(_silence(done))
 

@@ -21,7 +21,7 @@ def tiny_model_of(tmp_path_factory):
     made = {}
 
     def of(arch, **changes):
-        key = (arch, *sorted(changes.items()))
+        key = (arch, repr(sorted(changes.items())))
         if key not in made:
             made[key] = make_tiny_model(tmp_path_factory.mktemp("models") / f"tiny-{arch}", arch, **changes)
         return made[key]

@@ -1,6 +1,7 @@
 """The whole loop with a real tiny model: it learns, evolves, evaluates, exports and ends by its rules."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -67,6 +68,16 @@ def test_pairs_of_equal_answers_are_left_out_and_said(lab):
     ended = lab.run(lab.job("DPO", training={"max_steps": 8}))
 
     assert "14 rows left out: chosen and rejected are equal" in [e.message for e in ended.of("log")]
+
+
+def test_a_model_that_cannot_pack_says_so_and_trains(lab, tiny_model_of):
+    model = tiny_model_of("gemma2", final_logit_softcapping=None, query_pre_attn_scalar=8)
+    lab = replace(lab, model=str(model))
+    ended = lab.run(lab.job("SFT", training={"max_steps": 8}))
+    warned = next(e.message for e in ended.of("log") if e.level == "warning")
+
+    assert warned.startswith("Gemma2ForCausalLM takes the padded path")
+    assert {e.values["packed_share"] for e in ended.of("metrics") if e.member is None} == {0.0}
 
 
 def test_generations_hold_clones_and_mutations(evolved):

@@ -7,7 +7,7 @@ import torch
 from populations import make_learner, relative, scored_groups, shake
 
 from arena_runner import ops
-from arena_runner.adapters import Population
+from arena_runner.adapters import AdapterError, Population
 from arena_runner.algorithms import grpo
 from arena_runner.algorithms.grpo import GrpoSettings, Kl
 from arena_runner.learner import Learner
@@ -49,19 +49,63 @@ def test_a_recomputed_forward_sees_the_rows_it_saw_first(learner):
     assert relative(gradients(learner, tokens=30), plain) <= 1e-12
 
 
-@pytest.mark.parametrize(("arch", "changes"), [("qwen2", {}), ("mistral", {"sliding_window": 5})])
-def test_other_architectures_agree_too(tiny_model_of, arch, changes):
-    """Biases; a sliding window, which counts in position ids."""
-    learner = make_learner(tiny_model_of(arch, **changes))
+GEMMA3 = {
+    "sliding_window": 5,
+    "query_pre_attn_scalar": 8,
+    "layer_types": ["sliding_attention", "full_attention"],
+}
+QWEN3_MOE = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
 
-    assert relative(gradients(learner), gradients(learner, packs=False)) <= 1e-9
+
+@pytest.mark.parametrize(
+    ("arch", "changes", "tolerance"),
+    [
+        ("llama", {}, 1e-9),
+        ("qwen2", {}, 1e-9),  # biases
+        ("mistral", {"sliding_window": 5}, 1e-9),  # counts in position ids
+        ("qwen3", {}, 1e-6),  # norms of queries and keys, which transformers computes in fp32
+        ("gemma3_text", GEMMA3, 1e-6),  # layers with and without a window
+    ],
+)
+def test_architectures_take_the_packed_path_and_agree(tiny_model_of, arch, changes, tolerance):
+    learner = make_learner(tiny_model_of(arch, **changes))
+    packed = gradients(learner)
+
+    assert learner.base.paths.packed_share() == 1.0
+    assert relative(packed, gradients(learner, packs=False)) <= tolerance
+
+
+def test_a_mixture_of_experts_packs_its_attention(tiny_model_of):
+    base = load_base(str(tiny_model_of("qwen3_moe", **QWEN3_MOE)), device="cpu", dtype=torch.float32)
+    population = Population.attach(base, targets="all-linear", ranks=[2, 5], alphas=[4, 5])
+    shake(population)
+    learner = Learner(base, population, StackedAdamW(population))
+    packed = gradients(learner)
+
+    assert {site.name.rpartition(".")[2] for site in population.sites} == {
+        "q_proj",
+        "k_proj",
+        "v_proj",
+        "o_proj",
+    }
+    assert base.paths.packed_share() == 1.0
+    assert relative(packed, gradients(learner, packs=False)) <= 1e-5
+
+
+@pytest.mark.parametrize("name", ["experts", "gate_up_proj"])
+def test_expert_tensors_are_refused_by_name(tiny_model_of, name):
+    base = load_base(str(tiny_model_of("qwen3_moe", **QWEN3_MOE)), device="cpu", dtype=torch.float32)
+
+    with pytest.raises(AdapterError, match=f"{name}: expert tensors"):
+        Population.attach(base, targets=["q_proj", name], ranks=[2], alphas=[4])
 
 
 def test_an_architecture_with_softcap_takes_the_padded_path(tiny_model_of):
     folder = tiny_model_of("gemma2", final_logit_softcapping=None, query_pre_attn_scalar=8)
     learner = make_learner(folder)
 
-    assert not learner.base.packs
+    gradients(learner, packs=learner.base.packs)
+    assert learner.base.paths.packed_share() == 0.0
     # Its norms compute in fp32; other micro-batches mean other padding.
     assert relative(gradients(learner, packs=False, tokens=12), gradients(learner, packs=False)) <= 1e-5
 
