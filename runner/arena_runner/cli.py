@@ -20,7 +20,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 COMMANDS: dict[str, tuple[str, str]] = {
     "server": ("arena_runner.server.main:command", "Run the control plane of one home."),
     "token": ("arena_runner.server.token_command:command", "Make, list and revoke tokens of a server."),
-    "work": ("arena_runner.worker:command", "Take a job from a server and train it."),
+    "work": ("arena_runner.work:command", "Take jobs from a server and train them."),
     "train": ("arena_runner.foreground:command", "Train a manifest here, without a server."),
     "serve": ("arena_runner.serving.main:command", "Serve one base model and its adapters."),
     "check": ("arena_runner.checks.main:command", "Run dataset and reward checks here, without a server."),

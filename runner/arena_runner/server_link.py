@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from pydantic import ValidationError
 
 from arena_gitops.errors import ArenaError
-from arena_gitops.spec.wire import REQUEST_ID, Claim, ClaimRequest, EventBatch, EventReceipt
+from arena_gitops.spec.wire import REQUEST_ID, Claim, ClaimRequest, ErrorBody, EventBatch, EventReceipt
+from arena_gitops.spec.worker import HandBack, WorkerHello, WorkerWelcome
 from arena_runner.checkpoint import file_digest
 
 API = "/api/v1"
@@ -42,13 +44,26 @@ class ServerLink:
         headers = {"Authorization": f"Bearer {token}"}
         self._client = httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT, transport=transport)
         self._job = ""
+        self._pass: dict[str, str] = {}
+        """the header that opens the claimed job"""
 
     def close(self) -> None:
         """Drop the connections."""
         self._client.close()
 
+    def register(self, hello: WorkerHello) -> WorkerWelcome:
+        """Introduce a worker; RefusedError when its version, tier or token is not wanted."""
+        answer = self._call("POST", f"{API}/workers/register", json=hello.model_dump(mode="json"))
+        return WorkerWelcome.model_validate_json(answer.content)
+
+    def leave(self, worker_id: str) -> None:
+        """Tell the server that this worker ends."""
+        self._pass = {}
+        self._call("POST", f"{API}/workers/leave", json={"worker_id": worker_id})
+
     def claim(self, request: ClaimRequest) -> Claim | None:
         """Ask for a job; None when there is none."""
+        self._pass = {}
         answer = self._call("POST", f"{API}/workers/claim", json=request.model_dump(mode="json"))
         if answer.status_code == 204:
             return None
@@ -59,13 +74,19 @@ class ServerLink:
             self._client.headers[REQUEST_ID] = claim.job.request_id
         else:
             self._client.headers.pop(REQUEST_ID, None)
-        self._job = f"{API}/workers/jobs/{claim.job.run_id}/{claim.job.segment}/events"
+        self._job = f"{API}/workers/jobs/{claim.job.run_id}/{claim.job.segment}"
+        self._pass = {"Authorization": f"Bearer {claim.token}"} if claim.token else {}
         return claim
 
     def report(self, batch: EventBatch) -> EventReceipt:
         """Report events of the claimed job; an empty batch is a heartbeat."""
-        answer = self._call("POST", self._job, json=batch.model_dump(mode="json"))
+        answer = self._call("POST", f"{self._job}/events", json=batch.model_dump(mode="json"))
         return EventReceipt.model_validate_json(answer.content)
+
+    def hand_back(self, fence: int, why: str, *, fault: bool) -> None:
+        """Give the claimed job back."""
+        given = HandBack(fence=fence, message=why[:4000], fault=fault)
+        self._call("POST", f"{self._job}/hand-back", json=given.model_dump(mode="json"))
 
     def put(self, digest: str, path: Path) -> None:
         """Upload a file unless the server has it; raises FileNotFoundError if it is gone here."""
@@ -93,7 +114,7 @@ class ServerLink:
     def _download(self, digest: str, write: Callable[[bytes], object]) -> None:
         path = f"{API}/blobs/{digest}"
         try:
-            with self._client.stream("GET", path, timeout=BLOB_TIMEOUT) as answer:
+            with self._client.stream("GET", path, headers=self._pass, timeout=BLOB_TIMEOUT) as answer:
                 if answer.status_code != 200:
                     answer.read()
                     _check(answer)
@@ -104,7 +125,8 @@ class ServerLink:
 
     def _call(self, method: str, path: str, *, allow: Container[int] = (), **options: Any) -> httpx.Response:
         try:
-            answer = self._client.request(method, path, **options)
+            headers = {**self._pass, **options.pop("headers", {})}
+            answer = self._client.request(method, path, headers=headers, **options)
         except httpx.TransportError as error:
             raise UnreachableError(f"{method} {path}: {error}") from error
         if answer.status_code not in allow:
@@ -117,12 +139,20 @@ def _check(answer: httpx.Response) -> None:
     status = answer.status_code
     if status < 300:
         return
-    said = f"{answer.request.method} {answer.request.url.path}: {status} {answer.text[:500]}"
+    said = f"{answer.request.method} {answer.request.url.path}: {status} {_words(answer)}"
     if status in {409, 412}:
         raise FencedError(said)
     if status in {408, 425, 429} or status >= 500:
         raise UnreachableError(said)
     raise RefusedError(said)
+
+
+def _words(answer: httpx.Response) -> str:
+    """What the server says, without the wrapping."""
+    try:
+        return ErrorBody.model_validate_json(answer.content).message
+    except ValidationError:  # a proxy's page, or another server
+        return answer.text[:500]
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

@@ -1,111 +1,30 @@
 """The worker against a server in memory: claim, files down, events up in order, stop, fence, lost server."""
 
-import hashlib
 import os
 import signal
 import threading
 import time
-from dataclasses import dataclass, field
 
 import httpx
 import pytest
+from memory_server import MemoryServer, digest_of, served_job
 
 from arena_gitops.errors import ArenaError, PlatformUnreachableError
-from arena_gitops.spec.job import JobSpec, Log, ResumeState, ResumeStateSaved
-from arena_gitops.spec.wire import Claim, ClaimRequest, EventBatch, EventReceipt
+from arena_gitops.spec.job import Log, ResumeState, ResumeStateSaved
+from arena_gitops.spec.wire import ClaimRequest
 from arena_runner import worker
+from arena_runner.bring import bring
 from arena_runner.journal import Journal
+from arena_runner.leaving import TERMINATED, Leaving
 from arena_runner.ports import Stop
 from arena_runner.server_link import FencedError, RefusedError, ServerLink, UnreachableError
-from arena_runner.worker import Post, bring, work
+from arena_runner.worker import Post, work_one
 
 
-def digest_of(data):
-    return "sha256:" + hashlib.sha256(data).hexdigest()
-
-
-@dataclass
-class MemoryServer:
-    """What a worker sees of a server; `away` and `fenced` break it on purpose."""
-
-    job: JobSpec | None = None
-    blobs: dict = field(default_factory=dict)
-    events: list = field(default_factory=list)
-    heartbeats: int = 0
-    directive: str = "continue"
-    away: bool = False
-    fenced: bool = False
-    puts: list = field(default_factory=list)
-    stop_after: int | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def __call__(self, request):
-        with self.lock:
-            if self.away:
-                raise httpx.ConnectError("no route")
-            if request.headers["authorization"] != "Bearer secret":
-                return httpx.Response(401, text="who are you")
-            if "/blobs/" in request.url.path:
-                return self.blob(request, request.url.path.rpartition("/")[2])
-            if request.url.path.endswith("/claim"):
-                return self.claim(ClaimRequest.model_validate_json(request.content))
-            return self.report(EventBatch.model_validate_json(request.content))
-
-    def blob(self, request, digest):
-        if request.method == "PUT":
-            data = request.read()
-            if digest_of(data) != digest:
-                return httpx.Response(422, text="other bytes")
-            self.blobs[digest] = data
-            self.puts.append(digest)
-            return httpx.Response(201)
-        if digest not in self.blobs:
-            return httpx.Response(404)
-        return httpx.Response(200, content=b"" if request.method == "HEAD" else self.blobs[digest])
-
-    def claim(self, wanted):
-        if self.job is None or wanted.run_id not in {None, self.job.run_id}:
-            return httpx.Response(204)
-        claim = Claim(job=self.job, fence=3, heartbeat_s=0.05)
-        self.job = None
-        return httpx.Response(200, text=claim.model_dump_json())
-
-    def report(self, batch):
-        assert batch.fence == 3
-        if self.fenced:
-            return httpx.Response(409, text="fenced")
-        self.heartbeats += not batch.events
-        for event in batch.events:
-            last = self.events[-1].seq if self.events else 0
-            if event.seq == last + 1:
-                self.check_files(event)
-                self.events.append(event)
-        if (
-            self.stop_after is not None
-            and sum(e.type == "resume_state" for e in self.events) >= self.stop_after
-        ):
-            self.directive = "stop"
-        last = self.events[-1].seq if self.events else 0
-        return httpx.Response(
-            200, text=EventReceipt(accepted_seq=last, directive=self.directive).model_dump_json()
-        )
-
-    def check_files(self, event):
-        named = (
-            event.checkpoint.files
-            if event.type == "checkpoint"
-            else event.state.files
-            if event.type == "resume_state"
-            else {}
-        )
-        assert set(named.values()) <= set(self.blobs), f"event {event.seq} came before its files"
-
-    def link(self, token="secret"):
-        return ServerLink("http://server", token, transport=httpx.MockTransport(self))
-
-    def keep(self, data):
-        self.blobs[digest_of(data)] = data
-        return digest_of(data)
+def work(link, post, run_id):
+    leaving = Leaving(grace_s=10)
+    with leaving.on_signals():
+        return work_one(link, post, run_id, leaving)
 
 
 @pytest.fixture
@@ -116,20 +35,6 @@ def server():
 @pytest.fixture
 def post(tmp_path):
     return Post(tmp_path / "work", None, "local", "w-1")
-
-
-def served_job(lab, server, **training):
-    """A job whose inputs are blobs of the server."""
-    job = lab.job("GRPO", training={"max_steps": 32} | training)
-    rows = server.keep((lab.folder / "rows.jsonl").read_bytes())
-    reward = server.keep((lab.folder / "reward" / "reward.py").read_bytes())
-    dataset = job.inputs.dataset.model_copy(update={"digest": rows})
-    scoring = job.inputs.reward.model_copy(
-        update={"files": {"rewards/reward.py": reward}, "entry": "rewards/reward.py"}
-    )
-    return job.model_copy(
-        update={"inputs": job.inputs.model_copy(update={"dataset": dataset, "reward": scoring})}
-    )
 
 
 def test_a_job_is_trained_and_reported_to_its_end(lab, server, post):
@@ -214,8 +119,10 @@ def test_sigterm_leaves_at_the_end_of_an_iteration_with_its_own_code(lab, server
     terminator = threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGTERM))
     terminator.start()
 
-    assert work(server.link(), post, "r1") == worker.TERMINATED
+    assert work(server.link(), post, "r1") == TERMINATED
     assert "finished" not in {e.type for e in server.events}
+    assert server.events[-1].type == "resume_state"
+    assert [(b.fault, b.message) for b in server.handed_back] == [(False, "its worker had to go")]
 
 
 def test_a_fault_of_the_worker_itself_is_not_reported_as_an_end(lab, server, post):
@@ -227,6 +134,17 @@ def test_a_fault_of_the_worker_itself_is_not_reported_as_an_end(lab, server, pos
     with pytest.raises(Exception, match="JSON"):
         work(server.link(), post, "r1")
     assert "finished" not in {e.type for e in server.events}
+    assert [b.fault for b in server.handed_back] == [True]
+    assert "JSON" in server.handed_back[0].message
+
+
+def test_a_worker_keeps_the_runs_time_even_if_nobody_tells_it_to(lab, server, post):
+    job = served_job(lab, server, max_steps=100_000)
+    server.job = job.model_copy(update={"limits": job.limits.model_copy(update={"max_runtime_s": 0.5})})
+
+    assert work(server.link(), post, "r1") == 0
+
+    assert (server.events[-2].type, server.events[-1].state) == ("resume_state", "stopped")
 
 
 def test_nothing_to_do_is_no_error(server, post):
@@ -234,12 +152,12 @@ def test_nothing_to_do_is_no_error(server, post):
 
 
 def test_a_job_cannot_name_files_outside_its_folder(lab, server, post):
-    job = served_job(lab, server)
+    job, link = served_job(lab, server), claimed(server)
     reward = job.inputs.reward.model_copy(update={"files": {"../evil.py": server.keep(b"x")}})
     job = job.model_copy(update={"inputs": job.inputs.model_copy(update={"reward": reward})})
 
     with pytest.raises(ArenaError, match="outside its folder"):
-        bring(job, server.link(), post.workdir, None)
+        bring(job, link, post.workdir, None)
 
 
 def test_events_wait_for_a_server_that_is_away(server, tmp_path):
@@ -258,7 +176,7 @@ def test_events_wait_for_a_server_that_is_away(server, tmp_path):
 
 def claimed(server):
     link = server.link()
-    link._job = "/api/v1/workers/jobs/r1/0/events"
+    link._job, link._pass = "/api/v1/workers/jobs/r1/0", {"Authorization": "Bearer of the job"}
     return link
 
 

@@ -1,0 +1,77 @@
+"""What a job reads is brought to this machine: by digest, verified, and not again if it is here already."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+from arena_gitops.errors import ArenaError
+from arena_gitops.spec.job import JobSpec
+from arena_runner.checkpoint import file_digest, state_folders
+from arena_runner.patience import patiently
+from arena_runner.ports import Materials
+from arena_runner.server_link import ServerLink
+
+AWAY_S = 1800.0
+"""how long a worker waits for a server that is away once it has a job"""
+
+
+def bring(job: JobSpec, link: ServerLink, folder: Path, models_dir: Path | None) -> Materials:
+    """Download what the job names by digest, unless it is here already."""
+    inputs = job.inputs
+    dataset: tuple[Path, ...] = ()
+    if inputs.dataset and inputs.dataset.digest:
+        suffix = inputs.dataset.format or "csv"
+        dataset = (_blob(link, folder, inputs.dataset.digest, Path(f"dataset.{suffix}")),)
+    return Materials(
+        workdir=folder,
+        dataset=dataset,
+        reward=_laid_out(link, folder, "reward", inputs.reward.files) if inputs.reward else None,
+        base=_laid_out(link, folder, "base", inputs.base.files) if inputs.base else None,
+        resume=_resume(job, link, folder),
+        models_dir=models_dir,
+    )
+
+
+def _blob(link: ServerLink, folder: Path, digest: str, name: Path) -> Path:
+    target = folder / "inputs" / name
+    if not (target.is_file() and file_digest(target) == digest):
+        patiently(lambda: link.get(digest, target), AWAY_S)
+    return target
+
+
+def _laid_out(link: ServerLink, folder: Path, name: str, files: Mapping[str, str]) -> Path:
+    """A folder that holds exactly these files, under their own paths."""
+    root = folder / "inputs" / name
+    wanted = {_inside(path) for path in files}
+    for old in [path for path in root.rglob("*") if path.is_file()]:
+        if old.relative_to(root) not in wanted:
+            old.unlink()
+    for path, digest in files.items():
+        _blob(link, folder, digest, Path(name) / _inside(path))
+    return root
+
+
+def _inside(path: str) -> Path:
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or ".." in pure.parts:
+        raise ArenaError(f"the job names a file outside its folder: {path}")
+    return Path(pure)
+
+
+def _resume(job: JobSpec, link: ServerLink, folder: Path) -> Path | None:
+    """The resume state: this machine's own copy where it has it, else from the server."""
+    if job.resume is None:
+        return None
+    for state in state_folders(folder / "states"):
+        if int(state.name) == job.resume.iteration and _same(state, job.resume.files):
+            return state
+    shutil.rmtree(folder / "inputs" / "resume", ignore_errors=True)
+    return _laid_out(link, folder, "resume", job.resume.files)
+
+
+def _same(state: Path, files: Mapping[str, str]) -> bool:
+    return all(
+        (state / name).is_file() and file_digest(state / name) == digest for name, digest in files.items()
+    )
