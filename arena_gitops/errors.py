@@ -85,8 +85,11 @@ class RepoError(ArenaError):
 
     exit_code = 65
 
-    def __init__(self, diagnostics: list[Diagnostic] | tuple[Diagnostic, ...]) -> None:
+    def __init__(
+        self, diagnostics: list[Diagnostic] | tuple[Diagnostic, ...], *, where: str = "the repository"
+    ) -> None:
         self.diagnostics = tuple(diagnostics)
+        self.where = where
         super().__init__("\n".join(str(d) for d in self.diagnostics))
 
 

@@ -47,7 +47,7 @@ def message_of(error: BaseException) -> str:
         case RepoError():
             count = len(error.diagnostics)
             problems = "1 problem" if count == 1 else f"{count} problems"
-            return f"{error}\narena: {problems} in the repository; nothing was changed"
+            return f"{error}\narena: {problems} in {error.where}; nothing was changed"
         case InterruptedByUserError() | ArenaError() if str(error):
             return f"arena: {error}"
         case KeyboardInterrupt() | click.Abort() | InterruptedByUserError():

@@ -44,11 +44,11 @@ def show(session: Session, run: str, target: str | None) -> None:
 def logs(session: Session, run: str, follow: bool, target: str | None) -> None:
     """Print the log of RUN."""
     platform = open_server(session, target)
-    for text in _logs(platform, run, follow=follow):
+    for text in log_of(platform, run, follow=follow):
         click.echo(text, nl=False)
 
 
-def _logs(platform: HttpPlatform, run: str, *, follow: bool) -> Iterator[str]:
+def log_of(platform: HttpPlatform, run: str, *, follow: bool) -> Iterator[str]:
     """The log; with `follow` what is added to it until the run has ended."""
     shown = 0
     while True:

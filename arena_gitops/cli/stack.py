@@ -63,7 +63,7 @@ def open_stack(session: Session, target: str | None, namespace: str) -> Stack:
 
 def open_server(session: Session, target: str | None) -> HttpPlatform:
     """A server by itself; the repository, if we stand in one, only says which."""
-    platform = session.using(connect(_choose_anywhere(target), os.environ, say=session.say))
+    platform = session.using(connect(choose_anywhere(target), os.environ, say=session.say))
     if isinstance(platform, AbsentPlatform):
         raise PlatformUnreachableError(
             "there is no local server yet: nothing has been applied on this machine"
@@ -71,7 +71,8 @@ def open_server(session: Session, target: str | None) -> HttpPlatform:
     return platform
 
 
-def _choose_anywhere(target: str | None) -> Choice:
+def choose_anywhere(target: str | None) -> Choice:
+    """The server, wherever the command stands; the repository, if there is one, only says which."""
     try:
         root = find_root(Path.cwd())
     except RepoError:  # a server can be used from anywhere

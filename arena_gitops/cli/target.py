@@ -119,7 +119,7 @@ def connect(
             repository names.
     """
     if choice.url is not None:
-        return HttpPlatform(choice.url, token_for(choice.url, environ, key_allowed=_key_allowed(choice)))
+        return HttpPlatform(choice.url, token_for(choice.url, environ, key_allowed=key_allowed(choice)))
     from arena_gitops.platforms.local import Home, find_runner, open_local
 
     home = Home.of(environ)
@@ -129,5 +129,6 @@ def connect(
     return open_local(home, find=lambda: find_runner(configured), say=say)
 
 
-def _key_allowed(choice: Choice) -> bool:
+def key_allowed(choice: Choice) -> bool:
+    """Whether ARENA_API_KEY may go there: not to a server that only the repository names."""
     return choice.chosen_by in {"flag", "environment"}

@@ -98,14 +98,6 @@ def test_status_as_json_holds_every_resource(arena, scripted):
     assert [resource["name"] for resource in found["resources"]] == ["gsm8k", "gsm8k-grpo", "gsm8k"]
 
 
-def test_agents_are_the_deployments(arena, scripted):
-    scripted.will((200, FULL, {}))
-    assert arena("agent", "list")[1].startswith("deployment/gsm8k: serving")
-    assert json.loads(arena("agent", "list", "--json")[1])[0]["name"] == "gsm8k"
-    scripted.will((200, state(), {}))
-    assert "no deployment" in arena("agent", "list")[2]
-
-
 def test_a_prompt_is_answered_on_stdout_with_a_newline_at_its_end(arena, scripted):
     scripted.will((200, b"It is 7.", TEXT))
     code, out, _ = arena(
@@ -122,7 +114,7 @@ def test_a_prompt_can_come_from_standard_input(arena, scripted, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("a long prompt"))
     scripted.will((200, b"ok\n", TEXT))
     assert arena("agent", "generate", "gsm8k", "--prompt", "-", "--json")[1] == (
-        '{"deployment": "gsm8k", "prompt": "a long prompt", "completion": "ok\\n"}\n'
+        '{"deployment": "gsm8k", "prompt": "a long prompt", "completion": "ok\\n", "session_id": null}\n'
     )
 
 

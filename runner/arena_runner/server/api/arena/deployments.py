@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Query, Request
 
 from arena_gitops.spec.wire import DeploymentStatus
-from arena_runner.server.api.arena.door import Editor, Sent, Text, Viewer
+from arena_runner.server.api.arena.door import Editor, Named, Sent, Text, Viewer
 from arena_runner.server.api.arena.door import router as new_router
 from arena_runner.server.api.door import TheWorld
 from arena_runner.server.refusals import not_found
@@ -47,6 +47,13 @@ def deploy(request: Request, world: TheWorld, _caller: Editor, body: Deploy) -> 
     return _row(request, Listed(imperative.shown(row), made), None)
 
 
+@router.delete("/deployments/delete")
+def undeploy(world: TheWorld, _caller: Editor, body: Named) -> dict[str, Any]:
+    """Stop serving; what was trained stays. The published client has no such call; `arena agent undeploy` has."""
+    imperative.retire(world, "deployment", body.name)
+    return {"name": body.name, "deleted": True}
+
+
 @router.get("/deployments/list")
 def listed(
     request: Request, world: TheWorld, _caller: Viewer, which: Annotated[Which, Query()]
@@ -74,6 +81,7 @@ def _row(request: Request, one: Listed, project: str | None) -> dict[str, Any]:
     status = one.document.deployment or DeploymentStatus(state="pending")
     row = {
         "name": one.name,
+        "id": one.document.name,
         "experiment_name": one.spec["experiment"],
         "project_name": project,
         "checkpoint": one.spec["checkpoint"],

@@ -1,0 +1,117 @@
+"""arena env: what is sent and how answers are told, at a scripted server."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+
+import pytest
+
+from arena_gitops.cli.imperative.archive import pack
+from arena_gitops.errors import UsageError
+
+
+def stream(*lines: dict) -> tuple:
+    return (200, b"".join(json.dumps(line).encode() + b"\n" for line in lines), {})
+
+
+def check(name: str, **result) -> dict:
+    return {"kind": "check", "message": name, "detail": {"check": name, "result": result}}
+
+
+def done(**detail) -> dict:
+    return {"kind": "status", "status": "completed", "message": "done", "detail": detail}
+
+
+@pytest.fixture
+def source(at_script):
+    folder = at_script.folder / "merge-env"
+    (folder / "maps").mkdir(parents=True)
+    (folder / "env.py").write_text("class MergeEnv: ...\n")
+    (folder / "maps" / "one.txt").write_text("....\n")
+    (folder / "requirements.txt").write_text("numpy\n")
+    (folder / ".env").write_text("TOKEN=secret\n")
+    (folder / "__pycache__").mkdir()
+    (folder / "__pycache__" / "env.pyc").write_bytes(b"\0")
+    (folder / "out").symlink_to("/etc")
+    return folder
+
+
+def names_in(packed) -> list[str]:
+    with tarfile.open(fileobj=io.BytesIO(packed.content)) as archive:
+        return archive.getnames()
+
+
+def test_a_folder_becomes_the_same_archive_twice_without_what_is_hidden(source):
+    packed = pack(source)
+    assert names_in(packed) == ["env.py", "maps/one.txt", "requirements.txt"]
+    assert packed.name == "merge-env.tar.gz"
+    (source / "env.py").touch()
+    assert pack(source) == packed
+    assert names_in(pack(source / "env.py")) == ["env.py"]
+    archive = source.parent / "made.tar.gz"
+    archive.write_bytes(packed.content)
+    assert pack(archive).content == packed.content
+
+
+def test_a_folder_of_nothing_is_no_environment(tmp_path):
+    with pytest.raises(UsageError, match="holds no files"):
+        pack(tmp_path)
+
+
+def test_code_is_registered_and_every_verdict_is_told(at_script, scripted, source):
+    told = [check("import", success=True), check("step", success=True, warnings=["slow"]), done(version="v1")]
+    scripted.will(stream(*told))
+    options = ("--source", "merge-env", "--entrypoint", "env:MergeEnv", "--multi-agent")
+    out, err = at_script.both("env", "validate", "merge", *options)
+
+    assert out == "environment merge: valid\n"
+    for line in ("  ok   import", "  warn step: slow", "  version: v1"):
+        assert line in err.splitlines()
+    sent = scripted.asked[0].body
+    for part in (
+        b'name="multi_agent"\r\n\r\ntrue',
+        b'filename="merge-env.tar.gz"',
+        b"numpy",
+        b"env:MergeEnv",
+    ):
+        assert part in sent
+    assert b'name="env_config"; filename="env_config.txt"' in sent  # always there, empty
+
+
+def test_a_registered_version_is_validated_and_profiled(at_script, scripted):
+    scripted.will(stream(done(version="v2")))
+    assert at_script.json("env", "validate", "merge", "--version", "v2", "--do-rollouts") == {"version": "v2"}
+    assert json.loads(scripted.asked[0].body) == {"name": "merge", "version": "v2", "do_rollouts": True}
+    scripted.will(stream(done(steps_per_second=1234.5)))
+    out, err = at_script.both("env", "profile", "merge")
+    assert (out, "  steps per second: 1,234.5" in err) == ("environment merge: profiled\n", True)
+
+
+def test_a_failed_validation_is_an_error_with_the_failed_check(at_script, scripted):
+    failed = {
+        "kind": "status",
+        "status": "failed",
+        "message": "2 of 3 failed",
+        "detail": {"error_code": "check-failed"},
+    }
+    scripted.will(stream(check("reset", success=False, error="no observation"), failed))
+    _, err = at_script.both("env", "validate", "merge", expect=10)
+    assert "  FAIL reset: no observation" in err
+    assert "arena: 2 of 3 failed" in err
+
+
+def test_environments_are_listed_looked_up_copied_and_deleted(at_script, scripted):
+    scripted.will((200, b'{"merge": {"v1": {"validated": true, "profiled": false}}}', {}))
+    assert at_script("env", "list").splitlines()[1].split() == ["merge", "v1", "yes", "no"]
+    assert scripted.asked[-1].path.endswith("/environments?include_arena=false")
+    scripted.will((200, b'["env:MergeEnv"]', {}))
+    assert at_script("env", "entrypoints", "merge") == "env:MergeEnv\n"
+    scripted.will((200, b'{"exists": false}', {}))
+    assert at_script.json("env", "exists", "merge", "--version", "v9", expect=1) == {"exists": False}
+    scripted.will((200, b'{"source_version": "v1"}', {}))
+    assert at_script("env", "duplicate", "merge", "v2") == "environment merge: v2 is a copy of v1\n"
+    scripted.will((200, b"{}", {}))
+    at_script("env", "delete", "merge", "--version", "v2", "--yes")
+    assert json.loads(scripted.asked[-1].body) == {"name": "merge", "version": "v2"}
