@@ -18,6 +18,7 @@ from pathlib import Path
 
 from arena_gitops.apply.engine import PARALLEL, Engine
 from arena_gitops.apply.events import Applied, Listener, silent
+from arena_gitops.apply.inspection import Inspection
 from arena_gitops.apply.journal import Journal
 from arena_gitops.apply.lease import Claim, Grip
 from arena_gitops.apply.parallel import while_patient
@@ -92,9 +93,10 @@ def plan(
     target: str,
     allow: frozenset[str] = frozenset(),
     scope: Scope = WHOLE,
+    checks: Inspection | None = None,
 ) -> Plan:
-    """Look at the platform and plan. Changes nothing."""
-    return compare(world.platform, desired, target=target, allow=allow, scope=scope)[0]
+    """Look at the platform and plan. Changes nothing; `checks` are recorded results to show."""
+    return compare(world.platform, desired, target=target, allow=allow, scope=scope, checks=checks)[0]
 
 
 def compare(
@@ -104,16 +106,24 @@ def compare(
     target: str,
     allow: frozenset[str] = frozenset(),
     scope: Scope = WHOLE,
+    checks: Inspection | None = None,
 ) -> tuple[Plan, ObservedState]:
     """The plan, and the state of the platform it was made of."""
     observed = platform.observe(desired.owner)
     evidence = gather(desired, observed, lambda digest, limit: platform.read_blob(digest, limit=limit))
+    evidence = evidence.with_scores(checks.rewards if checks else (), desired, observed)
     planned = build(desired, observed, target=target, allow=allow, scope=scope, evidence=evidence)
     return planned, observed
 
 
 def plan_offline(
-    desired: DesiredState, base: DesiredState | None, *, target: str, against: str, scope: Scope = WHOLE
+    desired: DesiredState,
+    base: DesiredState | None,
+    *,
+    target: str,
+    against: str,
+    scope: Scope = WHOLE,
+    checks: Inspection | None = None,
 ) -> Plan:
     """Plan against another commit instead of a platform: what its owner would be asked to do."""
     if base is not None:
@@ -121,6 +131,7 @@ def plan_offline(
     observed = offline.assumed(base)
     stored = {} if base is None else {b.digest: b for r in base.resources.values() for b in r.blobs}
     found = gather(desired, observed, lambda digest, limit: content_of(stored[digest], limit))
+    found = found.with_scores(checks.rewards if checks else (), desired, observed)
     planned = build(desired, observed, target=target, scope=scope, evidence=found)
     return planned.model_copy(update={"mode": "offline", "against": against})
 

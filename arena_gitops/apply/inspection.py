@@ -6,19 +6,20 @@ checks that stand before an apply.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from arena_gitops.apply.barrier import upload
 from arena_gitops.apply.events import Checked, CheckStarted, Listener
 from arena_gitops.errors import Diagnostic, Severity, UsageError
 from arena_gitops.plan.model import Action, Change
+from arena_gitops.plan.scores import ScoreDiff, paired
 from arena_gitops.platforms.base import Platform
 from arena_gitops.spec.digest import sha256_json
 from arena_gitops.spec.job import DatasetInput, JobInputs, RewardInput
 from arena_gitops.spec.resource import Address, Frozen
 from arena_gitops.spec.reward_source import suspicions
-from arena_gitops.spec.wire import CheckRequest, CheckResult, CheckSummary
+from arena_gitops.spec.wire import CheckRequest, CheckResult, CheckSummary, ResourceDocument
 from arena_gitops.state import DesiredResource, DesiredState
 
 CHECKED = ("experiment", "dataset", "reward")
@@ -36,6 +37,8 @@ class Inspection(Frozen):
     """checked address → digest of what was checked; another digest makes these results void"""
     results: tuple[CheckResult, ...]
     summary: CheckSummary
+    rewards: tuple[ScoreDiff, ...] = ()
+    """rewards whose stored content differs: the same samples under both"""
 
     @property
     def failed(self) -> tuple[CheckResult, ...]:
@@ -72,13 +75,52 @@ def run(
     upload(platform, desired, [_looked_at(request) for request in requests], listener)
     wanted = {str(address) for address in addresses}
     results: dict[tuple[str, str, str, str], CheckResult] = {}
+    compared: dict[str, ScoreDiff] = {}
+    stored = platform.observe(desired.owner).resources
     for request in requests:
         listener(CheckStarted(request.address))
-        for result in platform.check(request):
-            if request.address in wanted or result.address in wanted:
-                listener(Checked(request.address, result))
-                results.setdefault((result.address, result.name, result.status, result.message), result)
-    return _inspection(desired, addresses, list(results.values()), ran=True)
+        seen = list(_heard(platform, request, wanted, listener))
+        results.update({(r.address, r.name, r.status, r.message): r for r in seen})
+        before = _as_stored(request, stored)
+        if before is not None and before.address not in compared:
+            compared[before.address] = _compared(platform, request, before, seen)
+    found = _inspection(desired, addresses, list(results.values()), ran=True)
+    return found.model_copy(update={"rewards": tuple(compared.values())})
+
+
+def _heard(
+    platform: Platform, request: CheckRequest, wanted: set[str], listener: Listener
+) -> Iterator[CheckResult]:
+    for result in platform.check(request):
+        if request.address in wanted or result.address in wanted:
+            listener(Checked(request.address, result))
+            yield result
+
+
+def _as_stored(request: CheckRequest, stored: Mapping[Address, ResourceDocument]) -> RewardInput | None:
+    """The reward of a request as the platform has it, on the cases of the new one; None where it is the same."""
+    new = request.inputs.reward
+    document = stored.get(Address.parse(new.address)) if new is not None else None
+    if new is None or document is None:
+        return None
+    kept = {key: value for key, value in document.spec.items() if key in RewardInput.model_fields}
+    old = RewardInput.model_validate({**kept, "address": new.address, "cases": new.cases})
+    return None if (old.files, old.function) == (new.files, new.function) else old
+
+
+def _compared(
+    platform: Platform, request: CheckRequest, old: RewardInput, seen: list[CheckResult]
+) -> ScoreDiff:
+    """Both contents of a reward on the same samples; what the old one is found guilty of is not told again."""
+    inputs = request.inputs.model_copy(update={"reward": old})
+    before = platform.check(request.model_copy(update={"inputs": inputs}))
+    new_files = request.inputs.reward.files if request.inputs.reward else {}
+    return paired(
+        old.address,
+        (old.files, new_files),
+        [score for result in before if result.address == old.address for score in result.scores],
+        [score for result in seen if result.address == old.address for score in result.scores],
+    )
 
 
 def _requests(desired: DesiredState, addresses: tuple[Address, ...]) -> list[CheckRequest]:

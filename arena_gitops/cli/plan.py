@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import click
+from pydantic import ValidationError
 
 from arena_gitops import app
+from arena_gitops.apply.inspection import Inspection
 from arena_gitops.cli import options
 from arena_gitops.cli.session import Session
 from arena_gitops.cli.stack import Repository
@@ -41,6 +43,12 @@ from arena_gitops.report import text as report_text
 )
 @click.option("--offline", is_flag=True, help="Ask no platform; compare with --against.")
 @click.option("--against", metavar="git:REF", help="With --offline: the commit to compare with.")
+@click.option(
+    "--checks",
+    "checks_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Show the scores that `arena check --run -o FILE` has recorded.",
+)
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 when there are changes.")
 @click.option("--expect-no-changes", is_flag=True, help="Exit with 8 when there are changes.")
 @click.pass_context
@@ -57,6 +65,7 @@ def plan(
     out: Path | None,
     offline: bool,
     against: str | None,
+    checks_file: Path | None,
     detailed_exitcode: bool,
     expect_no_changes: bool,
 ) -> None:
@@ -68,13 +77,19 @@ def plan(
     session.json = session.json or form == "json"
     repository = Repository.read(namespace)
     scope = Scope(select=select, rerun=rerun, rerun_stale=rerun_stale)
+    checks = read_checks(checks_file)
     if offline or against is not None:
-        planned = _offline(repository, target, _ref(against, offline=offline), scope)
+        planned = _offline(repository, target, _ref(against, offline=offline), scope, checks)
     else:
         choice = repository.choose(target)
         platform = session.using(connect(choice, os.environ, say=session.say, run_named=False))
         planned = app.plan(
-            app.World(platform), repository.desired, target=choice.name, allow=allow, scope=scope
+            app.World(platform),
+            repository.desired,
+            target=choice.name,
+            allow=allow,
+            scope=scope,
+            checks=checks,
         )
     if out is not None:
         write_atomically(out, planned.to_json())
@@ -92,11 +107,28 @@ def _ref(against: str | None, *, offline: bool) -> str:
     return ref
 
 
-def _offline(repository: Repository, target: str | None, ref: str, scope: Scope) -> Plan:
+CHECKS_BYTES = 16 << 20
+
+
+def read_checks(path: Path | None) -> Inspection | None:
+    """Recorded results of `arena check`; raises UsageError where the file is something else."""
+    if path is None:
+        return None
+    try:
+        if path.stat().st_size > CHECKS_BYTES:
+            raise UsageError(f"{path} is larger than what arena check writes")
+        return Inspection.model_validate_json(path.read_bytes())
+    except (ValidationError, OSError) as error:
+        raise UsageError(f"{path} is not what `arena check --run -o FILE` writes") from error
+
+
+def _offline(
+    repository: Repository, target: str | None, ref: str, scope: Scope, checks: Inspection | None
+) -> Plan:
     desired = repository.desired
     base = load_at(repository.root, ref, namespace=desired.owner.namespace)
     name = target or desired.default_target or LOCAL
-    return app.plan_offline(desired, base, target=name, against=f"git:{ref}", scope=scope)
+    return app.plan_offline(desired, base, target=name, against=f"git:{ref}", scope=scope, checks=checks)
 
 
 def show(session: Session, planned: Plan, form: str) -> None:

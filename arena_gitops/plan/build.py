@@ -112,7 +112,7 @@ def build(
         changes=changes,
         equivalent=tuple(sorted(evidence.equivalent)),
         checks=checks,
-        diagnostics=tuple(_diagnostic(note) for note in desired.notes),
+        diagnostics=(*(_diagnostic(note) for note in desired.notes), *evidence.remarks),
     )
 
 

@@ -15,6 +15,7 @@ from arena_gitops.plan.code import FileDiff
 from arena_gitops.plan.diff import Op
 from arena_gitops.plan.rows import DataDiff
 from arena_gitops.plan.scope import Scope
+from arena_gitops.plan.scores import ScoreDiff
 from arena_gitops.spec.digest import canonical_json, sha256_json
 from arena_gitops.spec.lifecycle import FieldClass
 from arena_gitops.spec.resource import KINDS, Address, Frozen
@@ -176,6 +177,8 @@ class Change(Frozen):
     """files of a reward or environment, old and new"""
     data: DataDiff | None = None
     """rows of a dataset, old and new"""
+    scores: ScoreDiff | None = None
+    """what a reward paid and pays now, where `arena check --run` has recorded it"""
 
     @property
     def at(self) -> Address:

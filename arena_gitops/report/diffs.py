@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from arena_gitops.plan.code import FileDiff
 from arena_gitops.plan.model import Change
 from arena_gitops.plan.rows import Balance, DataDiff, Example, Lengths
+from arena_gitops.plan.scores import SHOWN, ScorePair
 from arena_gitops.report.untrusted import plain
 
 Styled = tuple[str, str]
@@ -96,3 +97,28 @@ def _balance(found: Balance) -> str:
         for share in found.shares
     ]
     return f"rows by {plain(found.column)}: {', '.join(parts)}"
+
+
+def scores(change: Change) -> Iterator[Styled]:
+    """What a reward paid and pays: the samples that it now scores otherwise."""
+    found = change.scores
+    if found is None:
+        return
+    changed, means = found.changed, found.means()
+    mean = f"mean {means[0]:.4g} → {means[1]:.4g}, " if means else ""
+    yield f"scores of {len(found.pairs):,} samples by arena check: {mean}{len(changed):,} changed", "bold"
+    width = max((len(plain(pair.sample)) for pair in changed[:SHOWN]), default=0)
+    for pair in changed[:SHOWN]:
+        yield f"  {plain(pair.sample):<{width}}  {_pair(pair)}", "yellow"
+    if len(changed) > SHOWN:
+        yield f"  … {len(changed) - SHOWN:,} more samples", "dim"
+
+
+def _pair(pair: ScorePair) -> str:
+    sides = (_score(pair.old, pair.old_error), _score(pair.new, pair.new_error))
+    expected = "" if pair.expect is None else f" (expected {pair.expect:.4g})"
+    return f"{sides[0]} → {sides[1]}{expected}"
+
+
+def _score(total: float | None, error: str) -> str:
+    return f"{total:.4g}" if total is not None else f"fails: {plain(error)}"

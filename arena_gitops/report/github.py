@@ -245,7 +245,7 @@ def _fields(change: Change) -> str:
         + (f"  {plain(str(field.range))}" if field.range else "")
         for field in change.fields
     ]
-    lines += [f"  {line}" for line, _ in diffs.data(change)]
+    lines += [f"  {line}" for line, _ in (*diffs.scores(change), *diffs.data(change))]
     lines += [f"  {plain(clipped(note, LONGEST_MESSAGE))}" for note in change.notes]
     return "\n".join([plain(change.address), *lines]) if lines else ""
 

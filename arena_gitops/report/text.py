@@ -135,7 +135,7 @@ def _change(change: Change, widths: Widths) -> Iterator[Line]:
     if change.interrupts and change.action.acts:
         yield (Piece(INDENT), Piece("stops the run that is running now", "red"))
     yield from _fields(change.fields)
-    for line, style in (*diffs.data(change), *diffs.code(change)):
+    for line, style in (*diffs.scores(change), *diffs.data(change), *diffs.code(change)):
         yield (Piece(INDENT), Piece(line, style))
     for note in change.notes:
         yield (Piece(INDENT), Piece(note))

@@ -279,6 +279,16 @@ class CheckRequest(Frozen):
     inputs: JobInputs
 
 
+class SampleScore(Frozen):
+    """What a reward paid for one sample."""
+
+    sample: str
+    """which one, in words; the same sample has the same words in every run"""
+    expect: float | None = None
+    total: float | None = None
+    error: str = ""
+
+
 class CheckResult(Frozen):
     """One check's verdict."""
 
@@ -290,6 +300,7 @@ class CheckResult(Frozen):
     message: str = ""
     file: str | None = None
     line: int | None = None
+    scores: tuple[SampleScore, ...] = ()
 
 
 class CheckSummary(Frozen):

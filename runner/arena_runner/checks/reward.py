@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from arena_gitops.spec.job import RewardInput
+from arena_gitops.spec.job import RewardCase, RewardInput
 from arena_gitops.spec.reward_source import suspicions
-from arena_gitops.spec.wire import CheckResult
+from arena_gitops.spec.wire import CheckResult, SampleScore
 from arena_runner.checks.telling import Bench, judge
 from arena_runner.sandbox import Limits, RewardError, RewardPool, Score, ScoreRow, secret_values
 
@@ -21,6 +21,8 @@ TOLERANCE = 1e-6
 SAMPLE: Mapping[str, str] = {"question": "What is 6 * 7?", "answer": "6 * 7 = 42\n#### 42"}
 """asked when there is no dataset to take rows from"""
 HUGE = "word " * 50_000
+QUOTED = 60
+"""Characters of a completion that name a sample."""
 HANGS = 1
 """calls that may run into their time limit before a check stops waiting for more of them"""
 GATED = ("network", "files", "process tree", "unprivileged user")
@@ -109,20 +111,27 @@ class RewardCheck:
     def _cases(self, pool: RewardPool) -> Iterator[CheckResult]:
         cases = self._reward.cases
         rows = [ScoreRow(case.question, case.answer, case.completion) for case in cases]
-        wrong = 0
-        for number, (case, outcome) in enumerate(
-            zip(cases, pool.score_each(rows, hangs=HANGS), strict=True), 1
-        ):
-            if isinstance(outcome, RewardError):
-                yield self._fault("cases", outcome, f"case {number}: ")
-            elif not math.isclose(outcome.total, case.expect, abs_tol=TOLERANCE):
-                text = f"case {number}: expected {case.expect:g}, got {outcome.total:g} for {case.completion[:80]!r}"
-                yield self._result("cases", "fail", text, file=self._reward.entry)
-            else:
-                continue
-            wrong += 1
-        if cases and not wrong:
-            yield self._result("cases", "pass", f"{len(cases)} cases score as expected")
+        outcomes = pool.score_each(rows, hangs=HANGS)
+        told = list(zip(range(1, len(cases) + 1), cases, outcomes, strict=True))
+        verdicts = [found for one in told if (found := self._wrong(*one)) is not None]
+        if cases and not verdicts:
+            verdicts = [self._result("cases", "pass", f"{len(cases)} cases score as expected")]
+        scores = tuple(
+            _scored(f"case {number}: {case.completion[:QUOTED]!r}", outcome, case.expect)
+            for number, case, outcome in told
+        )
+        for verdict in verdicts:
+            yield verdict.model_copy(update={"scores": scores})
+            scores = ()
+
+    def _wrong(self, number: int, case: RewardCase, outcome: Score | RewardError) -> CheckResult | None:
+        """Why a case is not scored as its author expects; None where it is."""
+        if isinstance(outcome, RewardError):
+            return self._fault("cases", outcome, f"case {number}: ")
+        if math.isclose(outcome.total, case.expect, abs_tol=TOLERANCE):
+            return None
+        text = f"case {number}: expected {case.expect:g}, got {outcome.total:g} for {case.completion[:80]!r}"
+        return self._result("cases", "fail", text, file=self._reward.entry)
 
     def _probes(self, pool: RewardPool) -> Iterator[CheckResult]:
         named = probes(self._rows)
@@ -140,7 +149,11 @@ class RewardCheck:
         scores = [outcome for outcome in outcomes if isinstance(outcome, Score)]
         totals = [score.total for score in scores]
         message = f"{len(scores)} completions scored from {min(totals):g} to {max(totals):g}"
-        yield self._result("probes", "pass", message)
+        samples = tuple(
+            _scored(f"probe {number}: {name}", score)
+            for number, ((name, _), score) in enumerate(zip(named, scores, strict=True), 1)
+        )
+        yield self._result("probes", "pass", message).model_copy(update={"scores": samples})
         yield from self._repeat(named, scores)
         yield from self._judgement(pool, named, totals)
 
@@ -204,6 +217,15 @@ class RewardCheck:
         return CheckResult(
             address=self._reward.address, name=name, status=status, message=message, file=file, line=line
         )
+
+
+def _scored(sample: str, outcome: Score | RewardError, expect: float | None = None) -> SampleScore:
+    """What one sample was paid; a number that JSON cannot hold is told in words."""
+    if isinstance(outcome, RewardError):
+        return SampleScore(sample=sample, expect=expect, error=outcome.message[:QUOTED])
+    if not math.isfinite(outcome.total):
+        return SampleScore(sample=sample, expect=expect, error=f"scored {outcome.total:g}")
+    return SampleScore(sample=sample, expect=expect, total=outcome.total)
 
 
 def _first_of_each(faults: Iterator[tuple[str, RewardError]]) -> list[tuple[str, RewardError]]:

@@ -60,3 +60,29 @@ def test_a_broken_reward_is_exit_10_with_its_line(folder):
     assert done.returncode == 10, done.stderr + done.stdout
     assert r"rewards/word\_problems.py:2: " in done.stdout
     assert "ZeroDivisionError" in done.stdout
+
+
+def test_a_plan_shows_what_a_new_reward_pays_for_the_same_samples(folder):
+    """The stored reward and the edited one on the same cases and rows, in the sandbox; the plan itself runs nothing."""
+    select = ("--select", "reward/word-problems", "--target", "local")
+    applied = arena(folder, "apply", "--yes", *select)
+    assert applied.returncode == 0, applied.stderr + applied.stdout
+    code, out = folder / "rewards" / "word_problems.py", folder.parent / "scores.json"
+    before = code.read_text()
+    code.write_text(before + "\n\ndef reward(question, answer, completion):  # noqa: F811\n    return 0.25\n")
+    try:
+        arena(folder, "check", "--run", "reward/word-problems", "-o", str(out), "--target", "local")
+        planned = arena(folder, "plan", "--checks", str(out), *select)
+        outdated = arena(folder, "plan", "--checks", str(out), "--offline", "--against", "git:HEAD")
+    finally:
+        code.write_text(before)
+    assert planned.returncode == 0, planned.stderr
+    assert "samples by arena check: mean " in planned.stdout
+    assert "1.478 → 0.25 (expected 1.478)" in planned.stdout
+    assert outdated.returncode != 0  # nothing was ever committed here
+
+
+def test_a_file_that_is_no_record_of_checks_is_a_usage_error(folder):
+    done = arena(folder, "plan", "--checks", str(folder / "arena.yaml"), "--offline", "--against", "git:HEAD")
+    assert done.returncode == 64
+    assert "is not what `arena check --run -o FILE` writes" in done.stderr

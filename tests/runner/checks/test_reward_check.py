@@ -169,3 +169,25 @@ def test_a_file_outside_the_repository_is_refused(check):
 def test_the_datasets_category_must_fit_the_algorithm(check, algorithm, category, status, part):
     found = check(GOOD, algorithm=algorithm, category=category)
     assert part in found["match", status].message
+
+
+def test_every_sample_is_recorded_with_its_score(check):
+    cases = [
+        RewardCase(question="q", answer="#### 72", completion="it is 72", expect=1.0),
+        RewardCase(question="q", answer="#### 72", completion="it is 71", expect=1.0),
+    ]
+    found = check(GOOD, cases=cases)
+    assert [(s.sample, s.expect, s.total) for s in found["cases", "fail"].scores] == [
+        ("case 1: 'it is 72'", 1.0, 1.0),
+        ("case 2: 'it is 71'", 1.0, 0.0),
+    ]
+    probes = found["probes", "pass"].scores
+    assert probes[0].sample == "probe 1: the gold answer"
+    assert len({score.sample for score in probes}) == len(probes)
+
+
+def test_a_score_that_is_no_number_is_recorded_in_words(check):
+    case = RewardCase(question="q", answer="a", completion="c", expect=1.0)
+    (score,) = check("def reward(q, a, c): return 1 / (len(c) - 1)", cases=[case])["cases", "fail"].scores
+    assert score.total is None
+    assert "ZeroDivisionError" in score.error
