@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Literal
 
-from arena_gitops.cli.credentials import token_for
+from arena_gitops.cli.renewing import opener
 from arena_gitops.errors import UsageError
 from arena_gitops.platforms.absent import AbsentPlatform
 from arena_gitops.platforms.http import HttpPlatform
@@ -119,7 +119,7 @@ def connect(
             repository names.
     """
     if choice.url is not None:
-        return HttpPlatform(choice.url, token_for(choice.url, environ, key_allowed=key_allowed(choice)))
+        return HttpPlatform(choice.url, opener(choice.url, environ, key_allowed=key_allowed(choice)))
     from arena_gitops.platforms.local import Home, find_runner, open_local
 
     home = Home.of(environ)

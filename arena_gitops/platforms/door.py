@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
@@ -72,15 +72,23 @@ def json_body(value: Any) -> Callable[[], bytes]:
     return lambda: data
 
 
+def form_body(fields: Mapping[str, str]) -> Callable[[], bytes]:
+    """A request body of a form; `Request.headers` must say so (`FORM`)."""
+    data = urlencode(fields).encode()
+    return lambda: data
+
+
 JSON: Mapping[str, str] = {"Content-Type": "application/json"}
+FORM: Mapping[str, str] = {"Content-Type": "application/x-www-form-urlencoded"}
+
+Token = str | Callable[[], str] | None
+"""What opens the server; a function where it must be renewed now and then, asked before every request."""
 
 
 class Door:
     """A connection to one origin with one token."""
 
-    def __init__(
-        self, url: str, token: str | None, *, attempts: int = ATTEMPTS, backoff_s: float = 0.2
-    ) -> None:
+    def __init__(self, url: str, token: Token, *, attempts: int = ATTEMPTS, backoff_s: float = 0.2) -> None:
         import httpx
 
         parts = urlsplit(url)
@@ -92,8 +100,7 @@ class Door:
         self._attempts = attempts
         self._backoff_s = backoff_s
         headers = {"User-Agent": f"arena-gitops/{__version__}", "Accept": "application/json"}
-        if token:
-            headers["Authorization"] = f"Bearer {token}"
+        self._token = token
         self._client = httpx.Client(
             base_url=self.url,
             headers=headers,
@@ -167,11 +174,15 @@ class Door:
             request.method,
             request.path,
             params=dict(request.params),
-            headers={**request.headers, REQUEST_ID: request.number},
+            headers={**self._authorization(), **request.headers, REQUEST_ID: request.number},
             content=request.body() if request.body else None,
             timeout=httpx.Timeout(request.read_timeout_s, connect=CONNECT_TIMEOUT_S),
         )
         return self._client.send(message, stream=True)
+
+    def _authorization(self) -> dict[str, str]:
+        token = self._token() if callable(self._token) else self._token
+        return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def is_loopback(host: str) -> bool:

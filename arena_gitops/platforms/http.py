@@ -14,7 +14,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from arena_gitops.errors import PlatformError, StaleError
-from arena_gitops.platforms.door import JSON, Door, Request, json_body
+from arena_gitops.platforms.door import JSON, Door, Request, Token, json_body
 from arena_gitops.spec.job import RunStatus
 from arena_gitops.spec.lease import FENCE, Heartbeat, Lease, LeaseRequest
 from arena_gitops.spec.resource import Address, Frozen
@@ -66,7 +66,7 @@ class HttpPlatform:
 
     name = "http"
 
-    def __init__(self, url: str, token: str | None = None, *, door: Door | None = None) -> None:
+    def __init__(self, url: str, token: Token = None, *, door: Door | None = None) -> None:
         self._door = door or Door(url, token)
         self._states: dict[Owner, StateDocument] = {}
 
