@@ -198,6 +198,12 @@ def python_of():
     return _installed
 
 
+@pytest.fixture(scope="session")
+def client_class() -> type[Client]:
+    """For a client that nobody published."""
+    return Client
+
+
 @pytest.fixture(scope="module")
 def client_of(site, python_of, tmp_path_factory):
     """`client_of("0.9.0")`: that client with a fresh home, logged in at the server by its token."""

@@ -5,32 +5,19 @@ from __future__ import annotations
 import csv
 
 import pytest
+from tutorial import (
+    CHECKPOINTS,
+    COMMANDS,
+    CREATE_DATASET,
+    CREATE_PROJECT,
+    DEPLOY,
+    DEPLOY_STEP,
+    GENERATE,
+    METRICS,
+    SUBMIT,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-
-CREATE_DATASET = """arena datasets create gsm8k \\
-    --category reasoning \\
-    --hf-dataset openai/gsm8k \\
-    --hf-config main \\
-    --hf-split train \\
-    --column-mapping '{"question": "question", "answer": "answer"}'
-"""
-CREATE_PROJECT = 'arena projects create "GSM8K Tutorial" --llm-based'
-SUBMIT = """arena experiments submit gsm8k_grpo.yaml \\
-    --reward-file reward.py \\
-    --resource-id arena-medium \\
-    --num-nodes 2 \\
-    --project 'GSM8K Tutorial' \\
-    --experiment-name gsm8k-grpo-v1
-"""
-METRICS = "arena experiments metrics gsm8k-grpo-v1 --output-file metrics.csv"
-CHECKPOINTS = "arena experiments checkpoints gsm8k-grpo-v1"
-DEPLOY = "arena agent deploy gsm8k-grpo-v1"
-DEPLOY_STEP = "arena agent deploy gsm8k-grpo-v1 --checkpoint step_500"
-GENERATE = """arena agent generate gsm8k-grpo-v1 \\
-    --prompt "Weng earns \\$12 an hour for babysitting. Yesterday, she just did 50 minutes of babysitting. \
-How much did she earn?"
-"""
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +117,5 @@ def test_what_commands_made_belongs_to_no_repository(site, completed):
 
 
 def test_files_and_commands_are_the_published_ones(published, tutorial):
-    commands = (CREATE_DATASET, CREATE_PROJECT, SUBMIT, METRICS, CHECKPOINTS, DEPLOY, DEPLOY_STEP, GENERATE)
-
-    for text in (tutorial.manifest, tutorial.reward, *commands):
+    for text in (tutorial.manifest, tutorial.reward, *COMMANDS):
         assert text.strip() in published
