@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from arena_gitops.errors import Diagnostic, Span
 from arena_gitops.spec.digest import Fingerprint
@@ -58,6 +58,10 @@ class Policy:
     max_credits_per_pr: float | None = None
     tiers: tuple[str, ...] = ()
     require_owner: bool = False
+    max_credits_per_month: float | None = None
+    max_nodes: int | None = None
+    floating_dataset: Literal["allow", "warn", "forbid"] = "allow"
+    """rows of the hub without a revision"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +106,5 @@ class ObservedState:
     algorithms: tuple[str, ...] | None = None
     """None when the platform could not say (offline, or it does not exist yet)"""
     max_steps: int | None = None
+    spent_this_month: float | None = None
+    """credits; None where the platform does not say"""

@@ -77,9 +77,7 @@ def apply(
     target: str | None,
     namespace: str,
     allow: frozenset[str],
-    select: tuple[str, ...],
-    rerun: tuple[str, ...],
-    rerun_stale: tuple[str, ...],
+    scope: Scope,
     allow_dirty: bool,
     until: str,
     timeout: float | None,
@@ -94,10 +92,9 @@ def apply(
     saved = _read_plan(file) if file else None
     if saved and expect_plan and saved.plan_id != expect_plan:
         raise UsageError(f"{file} is plan {saved.plan_id}, not {expect_plan}")
-    scope = Scope(select=select, rerun=rerun, rerun_stale=rerun_stale)
     if saved and scope != Scope():
         raise UsageError(
-            f"{file} says itself what it is about: leave out --select, --rerun and --rerun-stale"
+            f"{file} says itself what it is about: leave out --select, --rerun, --rerun-stale and --budget"
         )
     approval = Approval(yes, saved.plan_id if saved else expect_plan)
     if not approval.given and (session.json or not session.interactive):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import click
 
@@ -51,10 +52,31 @@ def _remember_json(ctx: click.Context, _param: click.Parameter, value: bool) -> 
 
 
 def scope(command: Command) -> Command:
-    """`--select`, `--rerun`, `--rerun-stale`."""
+    """`--select`, `--rerun`, `--rerun-stale`, `--budget`, as one `Scope`."""
+
+    @wraps(command)
+    def with_scope(
+        *args: Any,
+        select: tuple[str, ...],
+        rerun: tuple[str, ...],
+        rerun_stale: tuple[str, ...],
+        budget: float | None,
+        **kwargs: Any,
+    ) -> Any:
+        from arena_gitops.plan.scope import Scope  # commands without a plan need not load it
+
+        chosen = Scope(select=select, rerun=rerun, rerun_stale=rerun_stale, budget=budget)
+        return command(*args, scope=chosen, **kwargs)
+
+    found: Any = click.option(
+        "--budget",
+        type=click.FloatRange(min=0),
+        metavar="CREDITS",
+        help="Block a plan that can cost more than this.",
+    )(with_scope)
     for name, metavar, text in reversed(_SCOPE):
-        command = click.option(name, metavar=metavar, multiple=True, help=text)(command)
-    return command
+        found = click.option(name, metavar=metavar, multiple=True, help=text)(found)
+    return cast("Command", found)
 
 
 _SCOPE = (

@@ -58,9 +58,7 @@ def plan(
     target: str | None,
     namespace: str,
     allow: frozenset[str],
-    select: tuple[str, ...],
-    rerun: tuple[str, ...],
-    rerun_stale: tuple[str, ...],
+    scope: Scope,
     form: str,
     out: Path | None,
     offline: bool,
@@ -76,7 +74,6 @@ def plan(
     session = ctx.ensure_object(Session)
     session.json = session.json or form == "json"
     repository = Repository.read(namespace)
-    scope = Scope(select=select, rerun=rerun, rerun_stale=rerun_stale)
     checks = read_checks(checks_file)
     if offline or against is not None:
         planned = _offline(repository, target, _ref(against, offline=offline), scope, checks)

@@ -6,43 +6,28 @@ words. It is pure: the same two states give the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
 
 from arena_gitops.errors import Diagnostic
-from arena_gitops.plan import cost, promotion, safety, units, wording
-from arena_gitops.plan.classify import TRAINED, VERSIONED, Finding, classify, range_of, spec_at
+from arena_gitops.plan import cost, policy, promotion
+from arena_gitops.plan.classify import range_of
+from arena_gitops.plan.estimate import History
 from arena_gitops.plan.evidence import NO_EVIDENCE, Evidence
-from arena_gitops.plan.matrix import Cause, outcome, same_outcome
 from arena_gitops.plan.model import (
     Action,
     Base,
     Change,
     CheckStatus,
-    FingerprintChange,
     Plan,
     PlanDiagnostic,
-    Preconditions,
-    Range,
-    order,
     plan_id,
 )
-from arena_gitops.plan.moves import moves, renamed_with_edits
-from arena_gitops.plan.phase import Phase, phase_of
-from arena_gitops.plan.scope import Scope, rerun_of, selected
-from arena_gitops.plan.upstream import WHOLE, Stale, settle
-from arena_gitops.spec.digest import sha256_json
-from arena_gitops.spec.resource import Address
-from arena_gitops.spec.wire import KnownRun, Owner, ResourceDocument
-from arena_gitops.state import DesiredResource, DesiredState, ObservedState
+from arena_gitops.plan.moves import moves
+from arena_gitops.plan.planner import MOVED, Planner
+from arena_gitops.plan.scope import Scope, selected
+from arena_gitops.plan.upstream import WHOLE, settle
+from arena_gitops.state import DesiredState, ObservedState
 
-USABLE = frozenset({"queued", "validating", "running", "completed"})
-"""States in which an existing run stands for the same work; stopped and failed ones are not a result."""
-MOVED = "moved"
-"""The reason of both halves of a move."""
-HELD_NOTE = (
-    "nothing is spent on it again by itself: change what it trains, raise its budget, or ask with --rerun"
-)
 COUNTED = (
     Action.CREATE,
     Action.UPDATE,
@@ -81,13 +66,14 @@ def build(
     """
     settled = settle(desired, observed, scope, evidence.equivalent)
     moved = moves(settled.desired, observed) if scope.whole else {}
-    planner = _Planner(settled.desired, observed, settled.stale, allow, scope, moved)
+    history = History.of(observed.resources.values())
+    planner = Planner(settled.desired, observed, settled.stale, allow, scope, moved, history)
     everything = planner.changes(selected(scope, desired, observed))
     everything = promotion.annotate(everything, settled.desired, observed)
     everything = [evidence.shown_on(change) for change in everything]
     changes = tuple(change for change in everything if change.action is not Action.NOOP or change.message)
     costs = cost.total(changes)
-    checks = tuple(safety.checks(settled.desired, observed, changes, costs, allow))
+    checks = tuple(policy.checks(settled.desired, observed, changes, costs, allow=allow, scope=scope))
     failed = any(check.status is CheckStatus.FAIL for check in checks)
     owner = desired.owner
     return Plan(
@@ -114,260 +100,6 @@ def build(
         checks=checks,
         diagnostics=(*(_diagnostic(note) for note in desired.notes), *evidence.remarks),
     )
-
-
-def idempotency_key(
-    owner: Owner, address: Address, resource: DesiredResource | None, etag: str | None
-) -> str:
-    """Identity of one write: who, what, from which stored state, to which content.
-
-    The stored state (etag) is part of it, so that going back to earlier content is a new write, while a
-    repeated request is the same one. That training starts once is the run fingerprint's work, not the key's.
-    """
-    content = None if resource is None else [resource.fingerprint.run, sha256_json(dict(resource.spec))]
-    return sha256_json([owner.stack, owner.namespace, str(address), etag, content])
-
-
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    """What was decided about one resource."""
-
-    action: Action
-    reason: str
-    message: str = ""
-    finding: Finding = field(default_factory=lambda: Finding(Cause.NONE))
-    interrupts: bool = False
-
-    def unless(self, block: safety.Block | None) -> _Verdict:
-        """The same, or what stands in its way."""
-        if block is None:
-            return self
-        return replace(self, action=Action.BLOCKED, reason=block.reason, message=block.message)
-
-
-@dataclass(frozen=True, slots=True)
-class _Planner:
-    desired: DesiredState
-    observed: ObservedState
-    stale: Mapping[Address, Stale]
-    allow: frozenset[str]
-    scope: Scope
-    moved: Mapping[Address, Address]
-
-    def changes(self, addresses: frozenset[Address]) -> list[Change]:
-        """One change per address, in the order of a plan; a part of a stack is never pruned."""
-        kept = addresses if self.scope.whole else addresses & self.desired.resources.keys()
-        found = [self.change(address) for address in sorted(kept, key=order)]
-        return found if self.scope.whole else [self._with_parents(change, kept) for change in found]
-
-    def _with_parents(self, change: Change, addresses: frozenset[Address]) -> Change:
-        """The change, unless it needs something that is not selected and not there."""
-        parents = [Address.parse(parent) for parent in change.depends_on]
-        left_out = [self.change(p) for p in parents if p.kind == TRAINED and p not in addresses]
-        block = safety.left_out(change, left_out)
-        if block is None:
-            return change
-        blocked = {"action": Action.BLOCKED, "reason": block.reason, "message": block.message, "severity": 0}
-        return change.model_copy(update={**blocked, "cost": None, "unknown": (), "notes": ()})
-
-    def change(self, address: Address) -> Change:
-        resource = self.desired.resources.get(address)
-        if resource is None:
-            return self._removed(address, self.observed.resources[address])
-        document = self.observed.resources.get(address)
-        return self._created(resource) if document is None else self._compared(resource, document)
-
-    def _created(self, resource: DesiredResource) -> Change:
-        known = self._known(resource)
-        if known is not None and self._covers(known, resource):
-            verdict = _Verdict(Action.REUSE, "run_exists", wording.known_run(known))
-        else:
-            verdict = _Verdict(Action.CREATE, "new_in_repo")
-        old = self.moved.get(resource.address)
-        block = safety.conflict(resource.address, self.observed)
-        block = block or self._untrainable(resource, verdict.action)
-        if old is not None:
-            document = self.observed.resources[old]
-            verdict = _moved(verdict, resource, document)
-            block = block or safety.held_move(verdict.action, resource, document)
-        elif self.scope.whole and verdict.action is Action.CREATE:
-            renamed = renamed_with_edits(resource.address, self.desired, self.observed, self.moved.values())
-            block = block or safety.undeclared_move(resource.address, renamed)
-        change = self._finished(resource, None, verdict.unless(block))
-        return change.model_copy(update={"previous_address": str(old)}) if old is not None else change
-
-    def _compared(self, resource: DesiredResource, document: ResourceDocument) -> Change:
-        finding = classify(resource, document, cap=self.observed.max_steps)
-        phase = phase_of(document)
-        cell = outcome(finding.cause, phase)
-        action, reason = cell.action, finding.cause.value
-        message = wording.reason(finding, document, action)
-        if (
-            action is Action.NEW_VERSION
-            and (known := self._known(resource))
-            and self._covers(known, resource)
-        ):
-            action, message = Action.REUSE, f"{message}; {wording.known_run(known)}"
-        if action is Action.NOOP and resource.address in self.stale:
-            action, reason, message = Action.STALE, "upstream_changed", self.stale[resource.address].message
-        if action is Action.HELD:
-            reason = f"run_{phase.value}"
-        block = safety.resumable(action, document) or self._untrainable(resource, action)
-        verdict = _Verdict(action, reason, message, finding, interrupts=cell.interrupts)
-        return self._finished(resource, document, verdict.unless(block))
-
-    def _removed(self, address: Address, document: ResourceDocument) -> Change:
-        if moved_to := next((to for to, old in self.moved.items() if old == address), None):
-            return self._left_behind(address, document, moved_to)
-        phase = phase_of(document)
-        cell = outcome(Cause.REMOVED, phase)
-        action = Action.DESTROY if address.kind == "deployment" else cell.action
-        empty = not self.desired.resources
-        block = safety.removal(document, self.allow, interrupts=cell.interrupts, empty=empty)
-        return Change(
-            address=str(address),
-            action=Action.BLOCKED if block else action,
-            reason=block.reason if block else Cause.REMOVED.value,
-            message=block.message if block else wording.removed(address, document),
-            severity=0 if block else action.severity,
-            preconditions=_preconditions(Cause.REMOVED, document),
-            fingerprint=FingerprintChange(old=document.fingerprint.run),
-            interrupts=cell.interrupts,
-            idempotency_key=idempotency_key(self.desired.owner, address, None, document.etag),
-        )
-
-    def _left_behind(self, address: Address, document: ResourceDocument, to: Address) -> Change:
-        """The old name of something that moved: forgotten once the new one is there."""
-        shared = self._created(self.desired.resources[to]).action is Action.MOVE
-        interrupts = not shared and outcome(Cause.REMOVED, phase_of(document)).interrupts
-        # whether it is protected is the new name's business by now
-        block = safety.removal(
-            document.model_copy(update={"spec": {}}), self.allow, interrupts=interrupts, empty=False
-        )
-        action = Action.BLOCKED if block else Action.RETIRE
-        return Change(
-            address=str(address),
-            action=action,
-            reason=block.reason if block else MOVED,
-            message=block.message if block else f"is {to} now; data is kept",
-            severity=action.severity,
-            preconditions=_preconditions(Cause.REMOVED, document),
-            depends_on=(str(to),),
-            fingerprint=FingerprintChange(old=document.fingerprint.run),
-            interrupts=interrupts,
-            idempotency_key=idempotency_key(self.desired.owner, address, None, document.etag),
-        )
-
-    def _finished(
-        self, resource: DesiredResource, document: ResourceDocument | None, verdict: _Verdict
-    ) -> Change:
-        action, finding = verdict.action, verdict.finding
-        etag = document.etag if document else None
-        key = idempotency_key(self.desired.owner, resource.address, resource, etag) if action.acts else None
-        return Change(
-            address=str(resource.address),
-            action=action,
-            reason=verdict.reason,
-            message=verdict.message,
-            severity=action.severity,
-            range=_place(resource, finding),
-            preconditions=_preconditions(finding.cause, document),
-            depends_on=tuple(str(address) for address in sorted(resource.depends_on, key=order)),
-            fields=finding.fields,
-            fingerprint=_fingerprint(resource, document),
-            cost=cost.cost_of(action, resource, self.observed.tiers),
-            unknown=_unknown(resource, action),
-            interrupts=verdict.interrupts,
-            idempotency_key=key,
-            notes=self._notes(resource, action),
-        )
-
-    def _notes(self, resource: DesiredResource, action: Action) -> tuple[str, ...]:
-        if resource.address.kind == TRAINED and action is Action.HELD:
-            return (HELD_NOTE,)
-        if action is Action.STALE:
-            ceiling = cost.cost_of(Action.NEW_VERSION, resource, self.observed.tiers)
-            return (wording.again(self.stale[resource.address].because, ceiling),)
-        asked = ("asked for by --rerun",) if str(resource.address) in self.scope.rerun else ()
-        if resource.address.kind != TRAINED or not action.spends:
-            return ()
-        notes = (*asked, *units.describe(resource.spec, self.observed.max_steps))
-        if action is Action.RESUME and notes:
-            notes = (f"the whole run: {notes[0]}", *notes[1:])
-        known = self._known(resource)
-        if action is not Action.RESUME and known is not None:
-            named = f"run {known.run_id}" if known.version else f"the run of {TRAINED}/{known.experiment}"
-            notes += (f"continues {named} ({known.state}, {known.max_steps:,} steps asked for then)",)
-        return notes
-
-    def _known(self, resource: DesiredResource) -> KnownRun | None:
-        if resource.address.kind != TRAINED:
-            return None
-        return self.observed.runs.get((resource.fingerprint.run, rerun_of(resource.spec)))
-
-    def _covers(self, known: KnownRun, resource: DesiredResource) -> bool:
-        """Whether a known run is, or will be, at least what is asked for."""
-        wanted = spec_at(resource.spec, "manifest.training.max_steps")
-        limit = self.observed.max_steps
-        steps = wanted if limit is None or not isinstance(wanted, int) else min(wanted, limit)
-        enough = not isinstance(steps, int) or known.max_steps >= steps
-        return known.state in USABLE and enough
-
-    def _untrainable(self, resource: DesiredResource, action: Action) -> safety.Block | None:
-        if resource.address.kind != TRAINED or not action.spends:
-            return None
-        return safety.trainable(resource, self.observed)
-
-
-def _moved(verdict: _Verdict, resource: DesiredResource, document: ResourceDocument) -> _Verdict:
-    """The verdict on a new name, knowing what it was called before."""
-    was = f"was {document.kind}/{document.name}"
-    trained = resource.address.kind == TRAINED
-    same = (
-        verdict.action is Action.REUSE if trained else resource.fingerprint.data == document.fingerprint.data
-    )
-    if same and (not trained or resource.fingerprint.run == document.fingerprint.run):
-        message = f"{was}: the same content under a new name, versions count from v1"
-        return replace(verdict, action=Action.MOVE, reason=MOVED, message=message)
-    differs = "and changed" if resource.fingerprint.run != document.fingerprint.run else "its run goes on"
-    return replace(verdict, reason=MOVED, message=f"{was}, {differs}")
-
-
-def _preconditions(cause: Cause, document: ResourceDocument | None) -> Preconditions:
-    if document is None:
-        return Preconditions()
-    phase = phase_of(document)
-    phases = () if phase is Phase.IDLE else same_outcome(cause, phase)
-    return Preconditions(etag=document.etag, status=tuple(p.value for p in phases if p is not Phase.IDLE))
-
-
-def _fingerprint(resource: DesiredResource, document: ResourceDocument | None) -> FingerprintChange:
-    new = resource.fingerprint
-    return FingerprintChange(
-        old=document.fingerprint.run if document else None,
-        new=new.run,
-        data=new.data,
-        meta=new.meta,
-        parents=new.parents_data,
-    )
-
-
-def _place(resource: DesiredResource, finding: Finding) -> Range | None:
-    deciding = (
-        field.range for field in finding.fields if field.reason == finding.cause.value and field.range
-    )
-    return next(deciding, range_of(resource.span))
-
-
-def _unknown(resource: DesiredResource, action: Action) -> tuple[str, ...]:
-    kind = resource.address.kind
-    if kind == TRAINED and action in {Action.CREATE, Action.NEW_VERSION}:
-        return ("version", "run_id", "checkpoint")
-    if kind == TRAINED and action is Action.RESUME:
-        return ("checkpoint",)
-    if kind == "deployment" and action is Action.CREATE:
-        return ("revision", "url")
-    return ("version",) if kind in VERSIONED and action is Action.NEW_VERSION else ()
 
 
 def _summary(changes: Iterable[Change]) -> dict[str, int]:

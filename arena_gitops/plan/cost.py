@@ -1,22 +1,35 @@
-"""Ceilings in credits: tier price x nodes x longest run. What is not known is said to be unknown, not guessed."""
+"""Ceilings in credits: tier price x nodes x longest run; estimates only from what such runs have taken.
+
+What is not known is said to be unknown, not guessed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 from arena_gitops.plan.classify import TRAINED, spec_at
+from arena_gitops.plan.estimate import History
 from arena_gitops.plan.model import Action, Change, Cost, PlanCost
 from arena_gitops.spec.wire import Tier
 from arena_gitops.state import DesiredResource
 
+NO_HISTORY = History({})
 
-def cost_of(action: Action, resource: DesiredResource, tiers: Mapping[str, Tier]) -> Cost | None:
-    """What one change can cost; None where the question makes no sense."""
+
+def cost_of(
+    action: Action,
+    resource: DesiredResource,
+    tiers: Mapping[str, Tier],
+    history: History = NO_HISTORY,
+    *,
+    done: int = 0,
+) -> Cost | None:
+    """What one change can cost; None where the question makes no sense. `done` steps need no training."""
     kind = resource.address.kind
     if kind == TRAINED and action is Action.REUSE:
         return Cost(rate=0.0, max=0.0, basis="an equal run exists")
     if kind == TRAINED and action.spends:
-        return _training(resource, tiers)
+        return _estimated(_training(resource, tiers), resource, history, done)
     if kind == "deployment" and action is Action.CREATE:
         return _serving(resource, tiers)
     return None
@@ -26,10 +39,13 @@ def total(changes: Iterable[Change]) -> PlanCost:
     """Sum of the known ceilings and rates, and how many are unknown."""
     ceilings = rates = 0.0
     unknown = 0
+    estimates: list[float | None] = []
     for change in changes:
         if change.cost is None or not change.action.acts:
             continue
         serving = change.at.kind == "deployment"
+        if not serving and change.action.spends:
+            estimates.append(change.cost.est)
         known = change.cost.rate if serving else change.cost.max
         if known is None:
             unknown += 1
@@ -37,7 +53,13 @@ def total(changes: Iterable[Change]) -> PlanCost:
             rates += known
         else:
             ceilings += known
-    return PlanCost(max_new=round(ceilings, 4), rate_per_hour=round(rates, 4), unknown=unknown)
+    known_all = estimates and None not in estimates
+    return PlanCost(
+        max_new=round(ceilings, 4),
+        rate_per_hour=round(rates, 4),
+        unknown=unknown,
+        est_new=round(sum(found for found in estimates if found is not None), 4) if known_all else None,
+    )
 
 
 def tier_of(resource: DesiredResource, tiers: Mapping[str, Tier]) -> Tier | None:
@@ -68,6 +90,23 @@ def _training(resource: DesiredResource, tiers: Mapping[str, Tier]) -> Cost:
     if max_credits is not None and max_credits < ceiling:
         return Cost(rate=rate, max=max_credits, basis=f"{basis}, {_capped(longest, max_credits)}")
     return Cost(rate=rate, max=ceiling, basis=f"{basis}, {longest}")
+
+
+def _estimated(cost: Cost, resource: DesiredResource, history: History, done: int) -> Cost:
+    """With what it will probably take, never more than it can take."""
+    steps = spec_at(resource.spec, "manifest.training.max_steps")
+    if not isinstance(steps, int) or spec_at(resource.spec, "manifest.training.num_epochs") is not None:
+        return cost
+    found = history.estimate(resource.spec, steps - done)
+    if found is None:
+        return cost
+    limit = _positive(resource, "budget.max_runtime_s")
+    seconds = found.seconds if limit is None else min(found.seconds, limit)
+    price = None if cost.rate is None else round(cost.rate * seconds / 3600, 4)
+    if price is not None and cost.max is not None:
+        price = min(price, cost.max)
+    told = {"est": price, "est_seconds": round(seconds, 1), "est_basis": found.basis}
+    return cost.model_copy(update=told)
 
 
 def _serving(resource: DesiredResource, tiers: Mapping[str, Tier]) -> Cost:

@@ -119,13 +119,17 @@ class FieldChange(Frozen):
 
 
 class Cost(Frozen):
-    """A ceiling, never a guess; None means unknown and `basis` says what is missing."""
+    """A ceiling, and an estimate where there is a basis; None means unknown and `basis` says what is missing."""
 
     rate: float | None = None
     """credits per hour while it runs or serves"""
     max: float | None = None
     """credits it can cost at most; None for a deployment (no end) and where something is unknown"""
     basis: str
+    est: float | None = None
+    """credits it will cost, by what runs of the same class have taken; None without any"""
+    est_seconds: float | None = None
+    est_basis: str = ""
 
 
 class FingerprintChange(Frozen):
@@ -212,6 +216,8 @@ class PlanCost(Frozen):
     """what newly served deployments cost per hour, as far as it is known"""
     unknown: int = 0
     """changes whose ceiling or rate is not known"""
+    est_new: float | None = None
+    """sum of the estimates; None unless every run has one"""
 
 
 class Base(Frozen):

@@ -1,22 +1,21 @@
-"""What may not happen: each rule turns a change into a *blocked* one or fails a check of the whole plan.
+"""What may not happen to a resource: each rule turns a change into a *blocked* one.
 
 A blocked change keeps its place in the plan and says what to do; a plan with one is not applyable (exit 3).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from arena_gitops.plan.classify import TRAINED, spec_at
-from arena_gitops.plan.cost import tier_of
-from arena_gitops.plan.model import Action, Change, CheckOutcome, CheckStatus, PlanCost
+from arena_gitops.plan.classify import spec_at
+from arena_gitops.plan.model import Action, Change
 from arena_gitops.plan.wording import algorithm_of
 from arena_gitops.spec.algorithms import ALGORITHMS
 from arena_gitops.spec.job import RunState
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import ResourceDocument
-from arena_gitops.state import DesiredResource, DesiredState, ObservedState, Policy
+from arena_gitops.state import DesiredResource, ObservedState
 
 ALLOW_INTERRUPT = "interrupt"
 """`--allow interrupt`: a running run may be stopped."""
@@ -24,14 +23,7 @@ ALLOW_EMPTY = "empty"
 """`--allow empty`: everything the stack owns may be removed."""
 ALLOW_REMOVALS = "removals"
 """`--allow removals`: more than a few of the stack's resources may be removed."""
-REMOVED = "removed_from_repo"
-REMOVED_AT_MOST = 0.3
-"""Part of what a stack owns that one plan may remove without being asked for it."""
-GUARDED_FROM = 10
-"""Resources from which on that part is looked at; of three, one is quickly a third."""
 HELD = frozenset({RunState.STOPPED, RunState.FAILED})
-PLACED = frozenset({TRAINED, "deployment"})
-"""Kinds that run on a tier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,95 +126,6 @@ def undeclared_move(address: Address, old: Address | None) -> Block | None:
         f"its file declared {old} before; if that is the same experiment, write in arena.yaml "
         f"moved: [{{from: {old}, to: {address}}}]; else put it into a file of its own",
     )
-
-
-def checks(
-    desired: DesiredState,
-    observed: ObservedState,
-    changes: Sequence[Change],
-    cost: PlanCost,
-    allow: frozenset[str],
-) -> list[CheckOutcome]:
-    """Policy of `arena.yaml` over everything that would change."""
-    touched = [
-        desired.resources[change.at]
-        for change in changes
-        if change.action.acts and change.at in desired.resources
-    ]
-    policy = desired.policy
-    return [
-        *_removals(observed, changes, allow),
-        *_budget(policy, cost),
-        *_tiers(policy, touched),
-        *_owners(policy, touched),
-        *_offered(observed, touched),
-    ]
-
-
-def _removals(
-    observed: ObservedState, changes: Sequence[Change], allow: frozenset[str]
-) -> Iterable[CheckOutcome]:
-    """Many removals at once are more often an accident than a wish."""
-    owned = len(observed.resources)
-    removed = sum(change.action.removes and change.reason == REMOVED for change in changes)
-    if (
-        owned >= GUARDED_FROM
-        and removed > owned * REMOVED_AT_MOST
-        and not allow & {ALLOW_REMOVALS, ALLOW_EMPTY}
-    ):
-        message = (
-            f"{removed} of {owned} resources would be removed, more than {REMOVED_AT_MOST:.0%}; "
-            "if that is meant, add --allow removals"
-        )
-        yield CheckOutcome(name="removals", status=CheckStatus.FAIL, message=message)
-
-
-def _budget(policy: Policy, cost: PlanCost) -> Iterable[CheckOutcome]:
-    limit = policy.max_credits_per_pr
-    if limit is None:
-        return
-    name = "policy.max_credits_per_pr"
-    if cost.max_new > limit:
-        message = f"up to {cost.max_new:g} credits, {limit:g} allowed"
-        yield CheckOutcome(name=name, status=CheckStatus.FAIL, message=message)
-    elif cost.unknown:
-        message = f"without a known ceiling: {cost.unknown}; set budget.max_runtime, and a tier with a price"
-        yield CheckOutcome(name=name, status=CheckStatus.WARN, message=message)
-    else:
-        message = f"up to {cost.max_new:g} of {limit:g} credits"
-        yield CheckOutcome(name=name, status=CheckStatus.PASS, message=message)
-
-
-def _tiers(policy: Policy, touched: Iterable[DesiredResource]) -> Iterable[CheckOutcome]:
-    if not policy.tiers:
-        return
-    wrong = [r for r in touched if r.address.kind in PLACED and r.spec.get("tier") not in policy.tiers]
-    named = "; ".join(f"{r.address} asks for {r.spec.get('tier') or 'no tier'}" for r in wrong)
-    status = CheckStatus.FAIL if wrong else CheckStatus.PASS
-    message = f"{named}; allowed: {', '.join(policy.tiers)}" if wrong else ""
-    yield CheckOutcome(name="policy.tiers", status=status, message=message)
-
-
-def _owners(policy: Policy, touched: Iterable[DesiredResource]) -> Iterable[CheckOutcome]:
-    if not policy.require_owner:
-        return
-    nobody = [str(r.address) for r in touched if r.address.kind == TRAINED and not r.spec.get("owner")]
-    status = CheckStatus.FAIL if nobody else CheckStatus.PASS
-    message = f"no owner: {', '.join(nobody)}" if nobody else ""
-    yield CheckOutcome(name="policy.require_owner", status=status, message=message)
-
-
-def _offered(observed: ObservedState, touched: Iterable[DesiredResource]) -> Iterable[CheckOutcome]:
-    if not observed.tiers:
-        return
-    absent = [
-        f"{r.address} names {r.spec['tier']}"
-        for r in touched
-        if r.address.kind in PLACED and r.spec.get("tier") is not None and tier_of(r, observed.tiers) is None
-    ]
-    if absent:
-        message = f"{'; '.join(absent)}; this platform offers {', '.join(sorted(observed.tiers))}"
-        yield CheckOutcome(name="tier", status=CheckStatus.WARN, message=message)
 
 
 def _run(document: ResourceDocument) -> str:

@@ -17,7 +17,7 @@ TRAINED = "experiment"
 
 
 class Scope(Frozen):
-    """`--select`, `--rerun` and `--rerun-stale`; empty: the whole stack, as the repository says."""
+    """`--select`, `--rerun`, `--rerun-stale`, `--budget`; empty: the whole stack, as the repository says."""
 
     select: tuple[str, ...] = ()
     """`experiment/foo`; `+experiment/foo` with what it builds on, `experiment/foo+` with what builds on it"""
@@ -25,6 +25,8 @@ class Scope(Frozen):
     """experiments to train once more"""
     rerun_stale: tuple[str, ...] = ()
     """datasets, environments and rewards whose stale experiments are trained again"""
+    budget: float | None = None
+    """credits that the plan may cost at most"""
 
     @property
     def whole(self) -> bool:

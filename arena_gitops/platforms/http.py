@@ -318,6 +318,7 @@ def _observed(document: StateDocument) -> ObservedState:
         tiers=MappingProxyType({tier.id: tier for tier in document.tiers}),
         algorithms=document.algorithms,
         max_steps=document.max_steps,
+        spent_this_month=document.spent_this_month,
     )
 
 

@@ -46,6 +46,7 @@ class MemoryPlatform:
         tiers: Iterable[Tier] = (),
         algorithms: Iterable[str] = ALGORITHMS,
         max_steps: int | None = None,
+        spent_this_month: float | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._lock = threading.RLock()
@@ -56,6 +57,7 @@ class MemoryPlatform:
         self._tiers = {tier.id: tier for tier in tiers}
         self._algorithms = tuple(sorted(algorithms))
         self._max_steps = max_steps
+        self._spent_this_month = spent_this_month
 
     def observe(self, owner: Owner) -> ObservedState:
         """Everything `owner` has here, in one answer."""
@@ -71,6 +73,7 @@ class MemoryPlatform:
                 tiers=MappingProxyType(dict(self._tiers)),
                 algorithms=self._algorithms,
                 max_steps=self._max_steps,
+                spent_this_month=self._spent_this_month,
             )
 
     def missing_blobs(self, digests: Iterable[str]) -> frozenset[str]:

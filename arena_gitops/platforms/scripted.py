@@ -32,11 +32,13 @@ class RunScript:
     message: str = ""
     checkpoint: bool = False
     """whether it leaves one at that step"""
+    step_s: float = 0.0
+    """worker time of a step"""
 
     @classmethod
-    def completes(cls, *, fitness: float = 1.0) -> Self:
+    def completes(cls, *, fitness: float = 1.0, step_s: float = 0.0) -> Self:
         """It ends at once, with one checkpoint of this fitness."""
-        return cls(RunState.COMPLETED, fitness=fitness, checkpoint=True)
+        return cls(RunState.COMPLETED, fitness=fitness, checkpoint=True, step_s=step_s)
 
     @classmethod
     def stays_queued(cls) -> Self:
@@ -72,6 +74,7 @@ class RunScript:
                 "reason": self.reason,
                 "message": self.message,
                 "step": step,
+                "spent_s": self.step_s * step,
                 "segments": run.segments + started,
                 "checkpoints": checkpoints,
                 "best": best_of(checkpoints),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from arena_gitops.plan.cost import duration
 from arena_gitops.plan.diff import Op
-from arena_gitops.plan.model import Action, Change, FieldChange, Plan
+from arena_gitops.plan.model import Action, Change, Cost, FieldChange, Plan
 
 MARKS: dict[Action, str] = {
     Action.CREATE: "+",
@@ -90,9 +91,16 @@ def cost_line(change: Change) -> str:
         return ""
     if change.at.kind == "deployment":
         return f"{cost.basis}" if cost.rate is not None else f"unknown ({cost.basis})"
-    if cost.max is None:
-        return f"unknown ({cost.basis})"
-    return f"{'up to ' if cost.max else ''}{credits(cost.max)} ({cost.basis})"
+    ceiling = "unknown" if cost.max is None else f"{'up to ' if cost.max else ''}{credits(cost.max)}"
+    return f"{ceiling} ({cost.basis}){estimate(cost)}"
+
+
+def estimate(cost: Cost) -> str:
+    """What it will probably take; empty without a basis."""
+    if cost.est_seconds is None:
+        return ""
+    price = f"{credits(cost.est)}, " if cost.est else ""
+    return f"; probably {price}{duration(cost.est_seconds)} ({cost.est_basis})"
 
 
 def credits(number: float) -> str:  # noqa: A001 - the unit's own name; nobody needs the site builtin
@@ -115,6 +123,8 @@ def summary_line(plan: Plan) -> str:
 def _total(plan: Plan) -> str:
     cost = plan.cost
     parts = [f"up to {credits(cost.max_new)}"] if cost.max_new else []
+    if cost.est_new and parts:
+        parts[0] += f" (probably {cost.est_new:,.10g})"
     if cost.unknown:
         parts.append(f"{cost.unknown} unknown")
     if cost.rate_per_hour:

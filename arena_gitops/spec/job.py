@@ -395,5 +395,7 @@ class RunStatus(Frozen):
     lineage: tuple[Lineage, ...] = ()
     test_scores: tuple[TestScores, ...] = ()
     mlflow_url: str | None = None
+    spent_s: float = 0.0
+    """worker time of the segments that have ended"""
     request_id: str | None = None
     """of the request that made the run: the server's and the worker's log lines have it"""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -46,6 +46,12 @@ class StackPolicy(Frozen):
     tiers: tuple[str, ...] = ()
     """tiers that may be used; empty: all"""
     require_owner: Bool = False
+    max_credits_per_month: Annotated[Float, Field(ge=0)] | None = None
+    """with what the stack's runs of this month have cost already"""
+    max_nodes: Annotated[Int, Field(ge=1)] | None = None
+    """of one run"""
+    floating_dataset: Literal["allow", "warn", "forbid"] = "allow"
+    """rows of the hub whose revision is not pinned: what is trained can change by itself"""
 
 
 _MOVABLE = r"^(dataset|environment|reward|experiment)/[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"

@@ -213,6 +213,8 @@ class StateDocument(Frozen):
     """algorithms this platform can train; others are refused by the plan"""
     max_steps: int | None = None
     """the server's `limits.max_steps`"""
+    spent_this_month: float | None = None
+    """credits of the stack's runs that were made in this month (UTC)"""
 
 
 class PutResource(Frozen):

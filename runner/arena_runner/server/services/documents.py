@@ -20,7 +20,7 @@ from arena_gitops.spec.wire import (
     ResourceDocument,
     StateDocument,
 )
-from arena_runner.server.services import runs
+from arena_runner.server.services import runs, spending
 from arena_runner.server.store.tables import (
     CheckpointRow,
     DeploymentStateRow,
@@ -68,6 +68,7 @@ def state(
         tiers=world.tiers.tiers,
         algorithms=tuple(sorted(ALGORITHMS)),
         max_steps=world.settings.limits.max_steps,
+        spent_this_month=spending.this_month(session, world, owner),
     )
     return answer.model_copy(update={"etag": sha256_json(answer.model_dump(mode="json"))})
 

@@ -1,0 +1,159 @@
+"""What a plan as a whole may do: budgets, places and people, as `arena.yaml` and the command line say.
+
+A check passes, warns or fails; a plan with a failed one is not applyable (exit 3). Where something is unknown, a
+check warns: it neither passes nor stands in the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from arena_gitops.plan.classify import TRAINED, spec_at
+from arena_gitops.plan.cost import tier_of
+from arena_gitops.plan.model import Change, CheckOutcome, CheckStatus, PlanCost
+from arena_gitops.plan.safety import ALLOW_EMPTY, ALLOW_REMOVALS
+from arena_gitops.plan.scope import Scope
+from arena_gitops.state import DesiredResource, DesiredState, ObservedState, Policy
+
+REMOVED = "removed_from_repo"
+REMOVED_AT_MOST = 0.3
+"""Part of what a stack owns that one plan may remove without being asked for it."""
+GUARDED_FROM = 10
+"""Resources from which on that part is looked at; of three, one is quickly a third."""
+PLACED = frozenset({TRAINED, "deployment"})
+"""Kinds that run on a tier."""
+
+
+def checks(
+    desired: DesiredState,
+    observed: ObservedState,
+    changes: Sequence[Change],
+    cost: PlanCost,
+    *,
+    allow: frozenset[str],
+    scope: Scope,
+) -> list[CheckOutcome]:
+    """Every rule over everything that would change."""
+    touched = [
+        desired.resources[change.at]
+        for change in changes
+        if change.action.acts and change.at in desired.resources
+    ]
+    policy = desired.policy
+    return [
+        *_removals(observed, changes, allow),
+        *_within("policy.max_credits_per_pr", policy.max_credits_per_pr, cost),
+        *_within("budget", scope.budget, cost),
+        *_month(policy, observed, cost),
+        *_tiers(policy, touched),
+        *_nodes(policy, touched),
+        *_owners(policy, touched),
+        *_floating(policy, touched),
+        *_offered(observed, touched),
+    ]
+
+
+def _removals(
+    observed: ObservedState, changes: Sequence[Change], allow: frozenset[str]
+) -> Iterable[CheckOutcome]:
+    """Many removals at once are more often an accident than a wish."""
+    owned = len(observed.resources)
+    removed = sum(change.action.removes and change.reason == REMOVED for change in changes)
+    if (
+        owned >= GUARDED_FROM
+        and removed > owned * REMOVED_AT_MOST
+        and not allow & {ALLOW_REMOVALS, ALLOW_EMPTY}
+    ):
+        message = (
+            f"{removed} of {owned} resources would be removed, more than {REMOVED_AT_MOST:.0%}; "
+            "if that is meant, add --allow removals"
+        )
+        yield CheckOutcome(name="removals", status=CheckStatus.FAIL, message=message)
+
+
+def _within(name: str, limit: float | None, cost: PlanCost, spent: float = 0.0) -> Iterable[CheckOutcome]:
+    """Whether what a plan can cost at most, with what has been spent, is within a limit."""
+    if limit is None:
+        return
+    before = f" beside {spent:,.10g} spent" if spent else ""
+    if cost.max_new + spent > limit:
+        message = f"up to {cost.max_new:,.10g} credits{before}, {limit:,.10g} allowed"
+        yield CheckOutcome(name=name, status=CheckStatus.FAIL, message=message)
+    elif cost.unknown:
+        message = f"without a known ceiling: {cost.unknown}; set budget.max_runtime, and a tier with a price"
+        yield CheckOutcome(name=name, status=CheckStatus.WARN, message=message)
+    else:
+        message = f"up to {cost.max_new:,.10g}{before} of {limit:,.10g} credits"
+        yield CheckOutcome(name=name, status=CheckStatus.PASS, message=message)
+
+
+def _month(policy: Policy, observed: ObservedState, cost: PlanCost) -> Iterable[CheckOutcome]:
+    name, limit = "policy.max_credits_per_month", policy.max_credits_per_month
+    if limit is None or not (cost.max_new or cost.unknown):
+        return
+    if observed.spent_this_month is None:
+        message = "this platform does not say what was spent this month"
+        yield CheckOutcome(name=name, status=CheckStatus.WARN, message=message)
+    yield from _within(name, limit, cost, observed.spent_this_month or 0.0)
+
+
+def _tiers(policy: Policy, touched: Iterable[DesiredResource]) -> Iterable[CheckOutcome]:
+    if not policy.tiers:
+        return
+    wrong = [r for r in touched if r.address.kind in PLACED and r.spec.get("tier") not in policy.tiers]
+    named = "; ".join(f"{r.address} asks for {r.spec.get('tier') or 'no tier'}" for r in wrong)
+    status = CheckStatus.FAIL if wrong else CheckStatus.PASS
+    message = f"{named}; allowed: {', '.join(policy.tiers)}" if wrong else ""
+    yield CheckOutcome(name="policy.tiers", status=status, message=message)
+
+
+def _nodes(policy: Policy, touched: Iterable[DesiredResource]) -> Iterable[CheckOutcome]:
+    if policy.max_nodes is None:
+        return
+    wide = [
+        f"{r.address} asks for {r.spec['num_nodes']}"
+        for r in touched
+        if r.address.kind == TRAINED and int(r.spec.get("num_nodes") or 1) > policy.max_nodes
+    ]
+    message = f"{'; '.join(wide)}; {policy.max_nodes} allowed" if wide else ""
+    status = CheckStatus.FAIL if wide else CheckStatus.PASS
+    yield CheckOutcome(name="policy.max_nodes", status=status, message=message)
+
+
+def _floating(policy: Policy, touched: Iterable[DesiredResource]) -> Iterable[CheckOutcome]:
+    """Rows of the hub that can change without a commit here."""
+    if policy.floating_dataset == "allow":
+        return
+    loose = [
+        str(r.address)
+        for r in touched
+        if r.address.kind == "dataset"
+        and spec_at(r.spec, "hf") is not None
+        and spec_at(r.spec, "hf.revision") is None
+    ]
+    found = CheckStatus.FAIL if policy.floating_dataset == "forbid" else CheckStatus.WARN
+    message = f"no hf.revision: {', '.join(loose)}; write the commit of the rows" if loose else ""
+    status = found if loose else CheckStatus.PASS
+    yield CheckOutcome(name="policy.floating_dataset", status=status, message=message)
+
+
+def _owners(policy: Policy, touched: Iterable[DesiredResource]) -> Iterable[CheckOutcome]:
+    if not policy.require_owner:
+        return
+    nobody = [str(r.address) for r in touched if r.address.kind == TRAINED and not r.spec.get("owner")]
+    status = CheckStatus.FAIL if nobody else CheckStatus.PASS
+    message = f"no owner: {', '.join(nobody)}" if nobody else ""
+    yield CheckOutcome(name="policy.require_owner", status=status, message=message)
+
+
+def _offered(observed: ObservedState, touched: Iterable[DesiredResource]) -> Iterable[CheckOutcome]:
+    if not observed.tiers:
+        return
+    absent = [
+        f"{r.address} names {r.spec['tier']}"
+        for r in touched
+        if r.address.kind in PLACED and r.spec.get("tier") is not None and tier_of(r, observed.tiers) is None
+    ]
+    if absent:
+        message = f"{'; '.join(absent)}; this platform offers {', '.join(sorted(observed.tiers))}"
+        yield CheckOutcome(name="tier", status=CheckStatus.WARN, message=message)
