@@ -22,6 +22,8 @@ from arena_gitops.spec.wire import (
     StoredEvent,
 )
 
+MAIN = "main"
+"""The namespace that is no preview."""
 USABLE = frozenset({RunState.QUEUED, RunState.VALIDATING, RunState.RUNNING, RunState.COMPLETED})
 
 
@@ -117,7 +119,9 @@ class Ledger:
             if record.version.run_id != version.run_id:
                 self._release(record, cause="replaced")
             record.body, record.version, record.changes = body, version, record.changes + 1
-        if version.run_id in known:
+        if version.run_id in known and self._of_others(record):
+            self._part(record, before)
+        elif version.run_id in known:
             self._continue(self.runs[version.run_id], before, body)
         self._promote(body.owner.namespace)
         return self._document(record)
@@ -187,8 +191,9 @@ class Ledger:
 
     def _run_for(self, address: Address, body: PutResource, version: int) -> str:
         known = self.reusable().get((body.fingerprint.run, body.rerun))
-        if known is not None:
-            return known.run_id
+        return self._new_run(address, body, version) if known is None else known.run_id
+
+    def _new_run(self, address: Address, body: PutResource, version: int) -> str:
         run_id = f"r_{len(self.runs) + 1:04d}"
         status = RunStatus(
             run_id=run_id,
@@ -213,6 +218,29 @@ class Ledger:
         unfinished = status.state in {RunState.STOPPED, RunState.FAILED}
         if status.state.ended and (raised or further or (unfinished and (returned or loosened))):
             self._move(run, run.script.play(status.model_copy(update={"state": RunState.QUEUED})))
+
+    def _of_others(self, record: Record) -> bool:
+        """Whether its run trains what it may use and not change: of another stack, or outside a preview."""
+        mine = record.owner
+        for other in self._records.values():
+            own = mine.namespace in {other.owner.namespace, MAIN}
+            if other.version.run_id == record.version.run_id and (other.owner.stack != mine.stack or not own):
+                return True
+        return False
+
+    def _part(self, record: Record, before: PutResource | None) -> None:
+        """A run of its own for what wants more than the run of others is."""
+        run = self.runs[str(record.version.run_id)]
+        loosened = before is not None and _loosened(before, record.body)
+        further = (
+            before is not None and _further(before, record.body) and run.status.step < run.status.max_steps
+        )
+        unfinished = run.status.state in {RunState.STOPPED, RunState.FAILED}
+        if self._steps(record.body) > run.status.max_steps or further or (unfinished and loosened):
+            run_id = self._new_run(record.address, record.body, record.version.number)
+            versions = self._versions[record.owner.namespace, record.address]
+            versions[versions.index(record.version)] = replace(record.version, run_id=run_id)
+            record.version = replace(record.version, run_id=run_id)
 
     def _release(self, record: Record, *, cause: str) -> None:
         """Stop the run of a version that nobody uses any more."""

@@ -126,6 +126,38 @@ def test_a_namespace_is_a_world_of_its_own(platform, stack):
     put(platform, preview, REWARD)
 
 
+def test_a_preview_retires_nothing_of_main(platform, stack):
+    mine = put(platform, stack.reward(), REWARD)
+    preview = replace(stack, namespace=f"preview-of-{stack.namespace}")
+    platform.retire(REWARD, preview.owner, etag=None)
+    assert platform.observe(stack.owner).resources == {REWARD: mine}
+
+
+@pytest.mark.parametrize("other", ["preview", "stack"])
+def test_the_run_of_others_is_used_and_left_as_it_is(platform, stack, unique, other):
+    first = put_experiment(platform, usual(stack, unique))
+    guest = replace(stack, namespace=f"{other}-of-{stack.namespace}"[:60])
+    guest = replace(guest, name="others") if other == "stack" else guest
+    same = put_experiment(platform, guest)
+    assert same.run.run_id == first.run.run_id
+
+    longer = put_experiment(platform, usual(guest, unique, set={"training.max_steps": 2000}), etag=same.etag)
+    assert longer.run.run_id != first.run.run_id
+    assert longer.run.max_steps == 2000
+    assert platform.observe(stack.owner).resources[EXPERIMENT].run.max_steps == 1000
+
+    again = put_experiment(platform, usual(guest, unique, set={"training.max_steps": 3000}), etag=longer.etag)
+    assert (again.run.run_id, again.run.max_steps) == (longer.run.run_id, 3000)
+
+
+def test_main_lengthens_what_its_preview_has_begun(platform, stack, unique):
+    preview = replace(usual(stack, unique), namespace=f"preview-of-{stack.namespace}"[:60])
+    begun = put_experiment(platform, preview)
+    main = replace(stack, namespace="main")
+    longer = put_experiment(platform, usual(main, unique, set={"training.max_steps": 2000}))
+    assert (longer.run.run_id, longer.run.max_steps) == (begun.run.run_id, 2000)
+
+
 def test_a_file_is_missing_until_it_is_uploaded(platform, stack):
     rows = f"{ROWS}for,{stack.name}\n"
     (blob,) = stack.dataset(rows=rows).resources[DATASET].blobs

@@ -12,9 +12,12 @@ from arena_gitops.spec.wire import ExperimentSpec
 from arena_runner.server.refusals import RefusedError
 from arena_runner.server.services import budgets, runs
 from arena_runner.server.services.runs import RunPair
-from arena_runner.server.store.tables import ResourceRow, VersionRow
+from arena_runner.server.store.tables import ResourceRow, RunRow, VersionRow
 from arena_runner.server.summary import Summary
 from arena_runner.server.world import World
+
+MAIN = "main"
+"""The namespace that is no preview."""
 
 
 def check(world: World, spec: ExperimentSpec) -> None:
@@ -44,6 +47,11 @@ def settle(session: Session, world: World, row: ResourceRow, spec: ExperimentSpe
         version.run_id = _run_for(session, world, row, spec, version.run_id).run.id
         session.flush()
     pair = runs.get(session, version.run_id)
+    if _of_others(session, row, pair):
+        if _asks_for_more(pair, spec):
+            version.run_id = runs.create(session, world, row, spec).run.id
+        _leave_other_versions(session, world, row, "replaced")
+        return
     if returned and RunState(pair.state.state) in runs.UNFINISHED:
         runs.resume(pair, "its version is back", world.clock())
     _want(session, world, pair, spec)
@@ -60,6 +68,31 @@ def current_version(session: Session, row: ResourceRow) -> VersionRow:
     """The version row a resource stands at."""
     query = select(VersionRow).where(VersionRow.namespace == row.namespace, VersionRow.kind == row.kind)
     return session.scalars(query.where(VersionRow.name == row.name, VersionRow.version == row.version)).one()
+
+
+def _of_others(session: Session, row: ResourceRow, pair: RunPair) -> bool:
+    """Whether the run trains what this resource may use and not change.
+
+    That is what another stack has, and to a preview whatever is outside it; `main` may lengthen what its own
+    previews have begun.
+    """
+    for user in runs.users(session, pair.run.id):
+        own = row.namespace in {user.namespace, MAIN}
+        if user.stack != row.stack or not own:
+            return True
+    return False
+
+
+def _asks_for_more(pair: RunPair, spec: ExperimentSpec) -> bool:
+    """Whether a run must be trained on to be what the spec says."""
+    more = runs.max_steps_of(spec) > pair.run.max_steps or _further(pair, spec)
+    unfinished = RunState(pair.state.state) in runs.UNFINISHED
+    return more or (unfinished and _budget_raised(pair.run, spec))
+
+
+def _budget_raised(run: RunRow, spec: ExperimentSpec) -> bool:
+    more_time = _more(budgets.max_runtime(spec), run.max_runtime_s)
+    return more_time or _more(budgets.max_credits(spec), run.max_credits)
 
 
 def _run_for(
