@@ -19,7 +19,7 @@ from pathlib import Path
 from arena_gitops.apply.engine import PARALLEL, Engine
 from arena_gitops.apply.events import Applied, Listener, silent
 from arena_gitops.apply.inspection import Inspection
-from arena_gitops.apply.journal import Journal
+from arena_gitops.apply.journal import Journal, unresolved
 from arena_gitops.apply.lease import Claim, Grip
 from arena_gitops.apply.parallel import while_patient
 from arena_gitops.apply.wait import Clock, Patience
@@ -80,7 +80,7 @@ class World:
     """`<git dir>/arena/<target>.ndjson`; None: nothing is written down"""
     listener: Listener = silent
     stopping: Callable[[], bool] = field(default=lambda: False)
-    claim: Claim = Claim()
+    claim: Claim = field(default_factory=Claim)
     """as whom an apply takes the lease of its stack, and how long it waits for it"""
     parallel: int = PARALLEL
     """calls that an apply makes at a time"""
@@ -161,6 +161,11 @@ def apply(
         return while_patient(work, world.stopping, GRACE_S)
     finally:
         grip.release()  # where the work was left behind, its lease is not
+
+
+def was_cut_off(world: World) -> bool:
+    """Whether an earlier apply was killed in the middle of a call; the next one says what came of it."""
+    return world.journal is not None and bool(unresolved(world.journal))
 
 
 def wait(world: World, planned: Plan, patience: Patience) -> ObservedState | None:

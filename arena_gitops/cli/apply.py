@@ -158,8 +158,8 @@ def _do(session: Session, job: _Job, world: app.World) -> None:
     if job.approval.plan_id is not None:
         app.require_same(planned, job.approval.plan_id)
     app.require_applyable(planned)
-    if planned.has_changes:
-        consent = _consent(job.approval)
+    if planned.has_changes or app.was_cut_off(world):
+        consent = _consent(job.approval) if planned.has_changes else app.Consent.APPROVED
         with session.finishing() as stopping:
             app.apply(replace(world, stopping=stopping), planned, desired, consent, allow=job.allow)
     try:
