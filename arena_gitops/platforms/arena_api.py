@@ -27,6 +27,7 @@ from arena_gitops.platforms.arena_rows import (
     Experiment,
     Model,
     ModelInfo,
+    OneDeployment,
     Project,
     RunOfExperiment,
     StreamLine,
@@ -214,6 +215,10 @@ class ArenaApi:
         """Every deployment that fits."""
         asked = {"name": name, "experimentName": experiment, "projectName": project}
         return self._get("/inference/deployments/list", tuple[Deployment, ...], asked)
+
+    def deployment(self, name: str) -> OneDeployment:
+        """One deployment, with whether it serves what it should."""
+        return self._get("/inference/deployments/one", OneDeployment, {"name": name})
 
     def sessions(self, deployment: str) -> tuple[ChatSession, ...]:
         """The caller's conversations with a deployment, the newest first."""

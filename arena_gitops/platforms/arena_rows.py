@@ -130,6 +130,13 @@ class Deployment(Row):
     managed_by: str | None = None
 
 
+class OneDeployment(Deployment):
+    """A deployment that was asked for by itself."""
+
+    settled: bool | None = None
+    """whether it serves what it should; None where a server does not say"""
+
+
 class Model(Row):
     """A base model of the server."""
 

@@ -88,7 +88,16 @@ Token = str | Callable[[], str] | None
 class Door:
     """A connection to one origin with one token."""
 
-    def __init__(self, url: str, token: Token, *, attempts: int = ATTEMPTS, backoff_s: float = 0.2) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: Token,
+        *,
+        attempts: int = ATTEMPTS,
+        backoff_s: float = 0.2,
+        patience_s: float | None = None,
+    ) -> None:
+        """`patience_s` replaces every request's own time limit."""
         import httpx
 
         parts = urlsplit(url)
@@ -99,6 +108,7 @@ class Door:
         self.url = url.rstrip("/")
         self._attempts = attempts
         self._backoff_s = backoff_s
+        self._patience_s = patience_s
         headers = {"User-Agent": f"arena-gitops/{__version__}", "Accept": "application/json"}
         self._token = token
         self._client = httpx.Client(
@@ -176,7 +186,7 @@ class Door:
             params=dict(request.params),
             headers={**self._authorization(), **request.headers, REQUEST_ID: request.number},
             content=request.body() if request.body else None,
-            timeout=httpx.Timeout(request.read_timeout_s, connect=CONNECT_TIMEOUT_S),
+            timeout=self._patience_s or httpx.Timeout(request.read_timeout_s, connect=CONNECT_TIMEOUT_S),
         )
         return self._client.send(message, stream=True)
 

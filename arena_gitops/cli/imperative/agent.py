@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import click
 
 from arena_gitops.cli import options
-from arena_gitops.cli.imperative import agents, consent, tables
+from arena_gitops.cli.duration import Duration
+from arena_gitops.cli.imperative import agents, consent, rollout, tables
 from arena_gitops.cli.imperative.agents import Which
 from arena_gitops.cli.imperative.completing import names
 from arena_gitops.cli.imperative.explain import explained
@@ -65,7 +66,7 @@ def list_(
 
 @explained(
     "arena agent deploy gsm8k-grpo-v1",
-    "arena agent deploy gsm8k-grpo-v1 --checkpoint step_500",
+    "arena agent deploy gsm8k-grpo-v1 --checkpoint step_500 --wait --timeout 5m",
     one=Deployment,
 )
 @agent.command()
@@ -76,6 +77,8 @@ def list_(
     type=click.Choice(["user", "organization"]),
     help="Whose conversations are kept, where a server has a choice; ours keeps each user's own.",
 )
+@click.option("--wait/--no-wait", default=False, show_default=True, help="Until it serves what it should.")
+@click.option("--timeout", type=Duration(), help="With --wait: how long, for instance 90s; then exit code 9.")
 @options.target
 @options.json
 @click.pass_obj
@@ -85,18 +88,25 @@ def deploy(
     experiment_name: str,
     checkpoint: str | None,
     memory_scope: str | None,
+    wait: bool,
+    timeout: float | None,
     target: str | None,
 ) -> None:
     """Serve an experiment under its own name; again, with another checkpoint, to change what it serves.
 
-    Returns at once; arena agent list shows when it serves. What served before goes on until then.
+    Returns at once unless --wait is given: a model has to be loaded, and a run may have to end first. What served
+    before goes on until then. With --wait the exit code is 7 when it cannot be served.
     """
-    row = open_place(session, target).api.deploy(experiment_name, checkpoint, memory_scope)
+    if timeout is not None and not wait:
+        raise UsageError("--timeout is for --wait")
+    place = open_place(session, target)
+    row = place.api.deploy(experiment_name, checkpoint, memory_scope)
+    if wait:
+        row = rollout.until_served(session, place.api, row, timeout_s=timeout)
     if session.json:
         session.emit(row.model_dump_json())
         return
-    about = f" ({row.message})" if row.message else ""
-    click.echo(f"deployment {row.name}: {row.status}, checkpoint {row.checkpoint}{about}")
+    click.echo(rollout.line(row))
 
 
 @explained("arena agent undeploy gsm8k-grpo-v1 --yes")

@@ -15,6 +15,9 @@ from click.shell_completion import CompletionItem
 if TYPE_CHECKING:
     from arena_gitops.platforms.door import Door
 
+PATIENCE_S = 2.0
+"""A shell that hangs is worse than one that offers nothing."""
+
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
@@ -54,7 +57,7 @@ def _known(kind: str, target: str | None) -> Iterable[str]:
 
 
 def _door(target: str | None) -> Door | None:
-    from arena_gitops.cli.credentials import token_for
+    from arena_gitops.cli.renewing import opener
     from arena_gitops.cli.stack import choose_anywhere
     from arena_gitops.cli.target import key_allowed
     from arena_gitops.platforms.door import Door
@@ -63,5 +66,6 @@ def _door(target: str | None) -> Door | None:
     choice = choose_anywhere(target)
     if choice.url is None:
         server = Home.of(os.environ).running()
-        return Door(server.url, server.token, attempts=1) if server else None
-    return Door(choice.url, token_for(choice.url, os.environ, key_allowed=key_allowed(choice)), attempts=1)
+        return Door(server.url, server.token, attempts=1, patience_s=PATIENCE_S) if server else None
+    token = opener(choice.url, os.environ, key_allowed=key_allowed(choice))
+    return Door(choice.url, token, attempts=1, patience_s=PATIENCE_S)

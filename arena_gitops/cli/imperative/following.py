@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from dataclasses import dataclass
@@ -41,11 +42,17 @@ def status(session: Session, *, experiment_name: str, target: str | None) -> Non
 @click.argument("experiment_name", shell_complete=names("experiment"))
 @click.option("-f", "--follow", "follows", is_flag=True, help="Go on until the run has ended.")
 @options.target
+@options.json
 @click.pass_obj
 def logs(session: Session, *, experiment_name: str, follows: bool, target: str | None) -> None:
-    """Print what an experiment's run has logged."""
+    """Print what an experiment's run has logged. --json prints one object with run_id and log, at its end."""
     place = open_place(session, target)
-    for text in log_of(place.native, trained(place, experiment_name).run, follow=follows):
+    run = trained(place, experiment_name).run
+    texts = log_of(place.native, run, follow=follows)
+    if session.json:
+        session.emit(json.dumps({"run_id": run, "log": "".join(texts)}, ensure_ascii=False))
+        return
+    for text in texts:
         click.echo(text, nl=False)
 
 

@@ -55,11 +55,13 @@ def validate(ctx: click.Context, *, file: str, payload: bool) -> None:
 
 @explained("arena manifest schema > manifest.schema.json")
 @manifest.command()
-def schema() -> None:
-    """Print the JSON Schema of manifests, older spellings included."""
+@options.json
+@click.pass_obj
+def schema(session: Session) -> None:
+    """Print the JSON Schema of manifests, older spellings included; it is JSON with or without --json."""
     from arena_gitops.spec.schema import rendered, schemas
 
-    click.echo(rendered(schemas()["manifest"]), nl=False)
+    session.emit(rendered(schemas()["manifest"]).rstrip("\n"))
 
 
 def _document(*, valid: bool, diagnostics: tuple[Diagnostic, ...], **more: Any) -> str:

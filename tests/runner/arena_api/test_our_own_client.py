@@ -56,16 +56,13 @@ def completed(client, submitted):
 
 
 @pytest.fixture(scope="module")
-def deploy(site, client, commands):
+def deploy(client, commands):
     """Deploy as the page does, and wait until it serves."""
 
     def deployed():
         client.sh(commands[5])
-        return site.until(serving, seconds=90)
-
-    def serving():
-        rows = json.loads(client.arena("agent", "list", "--name", "gsm8k-grpo-v1", "--json").out)
-        return rows[0] if rows[0]["status"] == "serving" else None
+        told = client.arena("agent", "deploy", "gsm8k-grpo-v1", "--wait", "--timeout", "90s", "--json")
+        return json.loads(told.out)
 
     return deployed
 
@@ -104,7 +101,7 @@ def test_checkpoints_are_listed_whole(client, commands, completed):
 
 def test_the_best_checkpoint_is_deployed_then_another_and_it_answers(client, commands, deployed):
     assert deployed["checkpoint"] == "best"
-    assert "checkpoint step_500" in client.sh(commands[6]).out
+    assert "rule step_500" in client.sh(commands[6]).out
     assert client.sh(commands[7]).out.strip()
 
 

@@ -63,6 +63,18 @@ def find(
     return _gate(session, found, spec.gate, serving) or found
 
 
+def settled(session: Session, row: ResourceRow) -> bool:
+    """Whether a deployment serves what it should, now: what `agent deploy --wait` waits for."""
+    state = session.get(DeploymentStateRow, (row.namespace, row.name))
+    if state is None or state.state != "serving":
+        return False
+    query = select(RevisionRow).where(RevisionRow.namespace == row.namespace)
+    query = query.where(RevisionRow.deployment == row.name, RevisionRow.number == state.revision)
+    serving = session.scalar(query)
+    target = find(session, row, state, serving)
+    return isinstance(target, Target) and _is(serving, target)
+
+
 def _rolled_back(session: Session, row: ResourceRow, number: int) -> Target | Waiting:
     """The revision a rollback named; neither rule nor gate has a say while it holds."""
     query = select(RevisionRow).where(RevisionRow.namespace == row.namespace)

@@ -20,21 +20,25 @@ def prompts(scripted) -> list[dict]:
 
 
 def test_an_experiment_is_deployed_listed_and_undeployed(sums):
-    sums(*SUBMIT, "--experiment-name", "Served Sums", "--wait")
-    assert sums("agent", "deploy", "Served Sums").startswith(
-        "deployment Served Sums: pending, checkpoint best"
-    )
+    sums(*SUBMIT, "--experiment-name", "Served Sums")  # its run goes on
+    out, err = sums.both("agent", "deploy", "Served Sums", "--wait", "--timeout", "60s")
+    assert out == "deployment Served Sums: serving step_16/m1, rule best\n"
+    assert "pending" in err
 
-    serving = sums.until(
-        lambda: [r for r in sums.json("agent", "list", "--name", "Served Sums") if r["status"] == "serving"]
+    serving = sums.json("agent", "list", "--name", "Served Sums")
+    assert (serving[0]["status"], serving[0]["serves"], serving[0]["id"]) == (
+        "serving",
+        "step_16/m1",
+        "served-sums",
     )
-    assert (serving[0]["serves"], serving[0]["id"]) == ("step_16/m1", "served-sums")
     assert sums.json("agent", "list", "--experiment-name", "nobody") == []
     listed = sums("agent", "list")
     assert serving[0]["url"] in listed
 
     again = sums.json("agent", "deploy", "Served Sums", "--checkpoint", "step_8", "--memory-scope", "user")
     assert again["checkpoint"] == "step_8"
+    once_more = sums.json("agent", "deploy", "Served Sums", "--checkpoint", "step_8", "--wait")
+    assert (once_more["serves"], once_more["revision"]) == ("step_8/m1", 2)
     assert (
         "checkpoint 'newest' is none of"
         in sums.both("agent", "deploy", "Served Sums", "--checkpoint", "newest", expect=1)[1]
@@ -44,6 +48,20 @@ def test_an_experiment_is_deployed_listed_and_undeployed(sums):
     sums("agent", "undeploy", "Served Sums", "--yes")
     assert sums.json("agent", "list", "--name", "Served Sums") == []
     assert "does not exist" in sums.both("agent", "undeploy", "Served Sums", "--yes", expect=1)[1]
+
+
+def test_a_rollout_that_cannot_be_served_is_a_partial_success(at_script, scripted):
+    held = {**ROW, "status": "held", "settled": False, "message": "step_8 does not load"}
+    scripted.will((200, json.dumps(ROW).encode(), {}), (200, json.dumps(held).encode(), {}))
+    _, err = at_script.both("agent", "deploy", "My Sums", "--wait", expect=7)
+    assert "arena: deployment My Sums is held: step_8 does not load" in err
+    loading = {**ROW, "status": "loading", "settled": False}
+    scripted.will((200, json.dumps(loading).encode(), {}))
+    assert (
+        "the rollout goes on"
+        in at_script.both("agent", "deploy", "My Sums", "--wait", "--timeout", "0", expect=9)[1]
+    )
+    assert "--timeout is for" in at_script.both("agent", "deploy", "x", "--timeout", "5s", expect=64)[1]
 
 
 def test_a_prompt_stands_for_itself_until_a_conversation_begins(at_script, scripted):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 
 import pytest
 
+from arena_gitops.cli.imperative import completing
 from arena_gitops.cli.imperative.completing import names
 from arena_gitops.cli.imperative.memory import Memory
 
@@ -43,6 +45,14 @@ def test_names_are_completed_from_the_server(at_script, scripted):
     scripted.will((200, b'[{"name": "sums"}, {"name": "gsm8k"}, {"name": "gsm8k-test"}]', {}))
     assert completed("dataset", "gs") == ["gsm8k", "gsm8k-test"]
     assert completed("dataset", target=scripted.url) == ["gsm8k", "gsm8k-test", "sums"]
+
+
+def test_a_server_that_hangs_does_not_hang_the_shell(alone, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        monkeypatch.setenv("ARENA_BASE_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setenv("ARENA_API_KEY", "key")
+        monkeypatch.setattr(completing, "PATIENCE_S", 0.1)
+        assert completed("project") == []
 
 
 @pytest.mark.parametrize("kind", ["project", "dataset", "experiment", "deployment", "environment", "model"])

@@ -11,7 +11,7 @@ from arena_runner.server.api.arena.door import Editor, Named, Sent, Text, Viewer
 from arena_runner.server.api.arena.door import router as new_router
 from arena_runner.server.api.door import TheWorld
 from arena_runner.server.refusals import not_found
-from arena_runner.server.services import directory, imperative
+from arena_runner.server.services import directory, imperative, targets
 from arena_runner.server.services.directory import Listed
 
 router = new_router("/api/cli/v1/inference")
@@ -70,11 +70,13 @@ def listed(
 def one(
     request: Request, world: TheWorld, caller: Viewer, which: Annotated[Which, Query()]
 ) -> dict[str, Any]:
-    """One deployment, with the address of its inference routes once it serves."""
+    """One deployment, with the address of its inference routes once it serves, and whether that is what it should."""
     found = listed(request, world, caller, which)
     if not found:
         raise not_found(f"deployment {which.name or which.experimentName!r}")
-    return found[0]
+    with world.store.read() as session:
+        row = imperative.get(session, "deployment", found[0]["id"])
+        return {**found[0], "settled": targets.settled(session, row)}
 
 
 def _row(request: Request, one: Listed, project: str | None) -> dict[str, Any]:
