@@ -52,9 +52,16 @@ def run_checks(
 @contextmanager
 def laid_out(reward: RewardInput, blob_path: BlobPath) -> Iterator[Path]:
     """A folder with the reward's files under their repository paths."""
-    folder = Path(tempfile.mkdtemp(prefix="arena-reward-"))
+    with laid_out_files(reward.files, blob_path) as folder:
+        yield folder
+
+
+@contextmanager
+def laid_out_files(files: Mapping[str, str], blob_path: BlobPath) -> Iterator[Path]:
+    """A folder with files, given by path and digest."""
+    folder = Path(tempfile.mkdtemp(prefix="arena-files-"))
     try:
-        for name, digest in reward.files.items():
+        for name, digest in files.items():
             target = folder / inside(name)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(blob_path(digest), target)

@@ -137,6 +137,15 @@ class Reward:
             return {"parts": {key: float(part) for key, part in value.items()}}
         return {"score": float(value)}  # type: ignore[arg-type]  # `invalid` has seen that it is a number
 
+    def value(self, arguments: list[str]) -> Frame:
+        """Call the function; whatever JSON it gives, or the fault as a frame."""
+        try:
+            value = self.function(*arguments)
+            json.dumps(value)
+        except BaseException as error:  # noqa: BLE001 - whatever user code raises is its answer
+            return {"error": describe(error, self._root, (self.file, self.line))}
+        return {"value": value}
+
 
 def invalid(value: object) -> str:
     """Say why a returned value is no score; empty when it is one."""
@@ -216,9 +225,10 @@ def serve(channel: Channel, config: Frame) -> None:
         channel.send({"error": describe(error, root, (entry, 1))})
         return
     channel.send({"ready": True, "file": reward.file, "line": reward.line})
+    ask = reward.value if config.get("answers") == "value" else reward.score
     while (frame := channel.receive()) is not None:
         for arguments in frame["calls"]:  # type: ignore[attr-defined]  # JSON from our own parent
-            answer = reward.score(arguments)
+            answer = ask(arguments)
             if "error" in answer:
                 sys.stdout.flush()
             channel.send(answer)

@@ -17,7 +17,7 @@ from arena_runner.sandbox.score import RewardError
 DEFAULT_HOME = "~/.local/share/arena-gitops"
 
 
-def python_with(requirements: tuple[str, ...], *, entry: str) -> Path | None:
+def python_with(requirements: tuple[str, ...], *, entry: str, whose: str = "the reward") -> Path | None:
     """The interpreter that has `requirements`, built on first use; None when there are none.
 
     Only wheels are installed: building a source package would run its code outside the sandbox.
@@ -31,11 +31,11 @@ def python_with(requirements: tuple[str, ...], *, entry: str) -> Path | None:
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "complete").exists():
-            _build(folder, requirements, entry)
+            _build(folder, requirements, entry, whose)
     return folder / "bin" / "python"
 
 
-def _build(folder: Path, requirements: tuple[str, ...], entry: str) -> None:
+def _build(folder: Path, requirements: tuple[str, ...], entry: str, whose: str) -> None:
     if folder.exists():
         shutil.rmtree(folder)  # an earlier attempt was cut short
     base, inside = str(getattr(sys, "_base_executable", sys.executable)), str(folder / "bin" / "python")
@@ -50,6 +50,6 @@ def _build(folder: Path, requirements: tuple[str, ...], entry: str) -> None:
             last = " ".join((done.stderr or done.stdout).strip().splitlines()[-3:])
             names = ", ".join(requirements)
             raise RewardError(
-                f"the reward's requirements ({names}) could not be installed as wheels: {last}", entry
+                f"{whose}'s requirements ({names}) could not be installed as wheels: {last}", entry
             )
     (folder / "complete").touch()

@@ -43,6 +43,8 @@ class Program:
     secrets: Mapping[str, str] | None = None
     python: Path | None = None
     """interpreter of the reward's own virtual environment; None means the bare interpreter"""
+    answers: Literal["score", "value"] = "score"
+    """what the function gives: a score, or any JSON"""
 
 
 class Output:
@@ -242,6 +244,7 @@ def config(program: Program, box: Box, limits: Limits) -> str:
             "root": str(box.files),
             "entry": program.entry,
             "function": program.function,
+            "answers": program.answers,
             "network": program.network,
             "uid": box.uid,
             "mount": str(box.mount),

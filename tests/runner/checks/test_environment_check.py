@@ -1,0 +1,168 @@
+"""Environments are imported, tested and stepped inside the sandbox."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from archives import MERGE
+
+from arena_gitops.spec.job import EnvironmentInput
+from arena_runner.checks.environment import EnvironmentCheck
+from arena_runner.sandbox import Limits
+
+pytest.importorskip("gymnasium")
+
+PARALLEL = """
+import gymnasium as gym
+import numpy as np
+from pettingzoo import ParallelEnv
+
+
+class Two(ParallelEnv):
+    metadata = {"name": "two"}
+    possible_agents = ["a", "b"]
+    render_mode = None
+
+    def observation_space(self, agent):
+        return SPACES[agent][0]
+
+    def action_space(self, agent):
+        return SPACES[agent][1]
+
+    def reset(self, seed=None, options=None):
+        self.agents, self.left = list(self.possible_agents), 5
+        return self.look(), {agent: {} for agent in self.agents}
+
+    def step(self, actions):
+        self.left -= 1
+        over = self.left == 0
+        seen = self.look()
+        rewards = {agent: 1.0 for agent in self.agents}
+        ends = {agent: over for agent in self.agents}
+        cuts, infos = {agent: False for agent in self.agents}, {agent: {} for agent in self.agents}
+        if over:
+            self.agents = []
+        return seen, rewards, ends, cuts, infos
+
+    def look(self):
+        return {agent: np.zeros(2, np.float32) for agent in self.agents}
+
+
+SPACES = {agent: (gym.spaces.Box(0, 1, (2,), np.float32), gym.spaces.Discrete(2)) for agent in "ab"}
+"""
+
+
+@pytest.fixture
+def check(tmp_path):
+    """`check(source, entrypoint, …)`: the check and its verdicts by name."""
+
+    def make(source=MERGE, entrypoint="env:MergeEnv", *, multi_agent=False, config=None, **more):
+        path = tmp_path / "env.py"
+        path.write_text(source)
+        digest = "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()
+        environment = EnvironmentInput(
+            address="environment/merge",
+            files={"env.py": digest},
+            entrypoint=entrypoint,
+            multi_agent=multi_agent,
+            env_config=config or {},
+        )
+        made = EnvironmentCheck(environment, lambda _digest: path, **more)
+        return made, {result.name: result for result in made.run()}
+
+    return make
+
+
+def test_a_right_environment_passes_everything_and_tells_of_itself(check):
+    made, verdicts = check(rollouts=True, config={"size": 3})
+
+    assert {result.status for result in verdicts.values()} == {"pass"}
+    assert list(verdicts) == [
+        "import",
+        "constructor",
+        "library check",
+        "random steps",
+        "seeding",
+        "random episodes",
+    ]
+    assert made.values["observation_space"] == "Box(0.0, 1.0, (3,), float32)"
+    assert made.values["mean_length"] == 10
+
+
+def test_several_agents_are_tested_by_pettingzoo(check):
+    pytest.importorskip("pettingzoo")
+
+    made, verdicts = check(PARALLEL, "env:Two", multi_agent=True)
+
+    assert {result.status for result in verdicts.values()} == {"pass"}, verdicts
+    assert made.values["agents"] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "said", "line"),
+    [
+        (("import numpy as np", "import numpy as np, nowhere"), "import", "No module named 'nowhere'", 3),
+        (("class MergeEnv", "class Other"), "import", "it has: Other", None),
+        (("size=4", "size"), "constructor", "missing 1 required positional argument", None),
+        (("self.left = 10", "self.left = 1 / 0"), "library check", "ZeroDivisionError", 13),
+        (("float(action)", "float('nan')"), "random steps", "no finite number", None),
+        ((".astype(np.float32)", ""), "library check", "", None),
+        (("self.left == 0, False, {}", "self.left == 0, {}"), "random steps", "(observation, reward,", None),
+    ],
+)
+def test_what_is_wrong_is_told_with_the_users_own_line(check, change, name, said, line):
+    assert change[0] in MERGE
+
+    _, verdicts = check(MERGE.replace(*change))
+
+    assert verdicts[name].status == "fail", verdicts
+    assert said in verdicts[name].message
+    assert verdicts[name].line == line
+
+
+def test_an_environment_that_forgets_its_seed_is_warned_about(check):
+    _, verdicts = check(MERGE.replace("self.np_random.random", "np.random.default_rng().random"))
+
+    assert verdicts["seeding"].status == "warn"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"), [("while True: pass", "longer than 5 s"), ("import os; os._exit(3)", "exit code 3")]
+)
+def test_one_that_hangs_or_ends_the_process_is_a_verdict(check, line, said):
+    source = MERGE.replace("self.left -= 1", line)
+
+    _, verdicts = check(source, limits=Limits(call_timeout_s=5.0))
+
+    assert [said in result.message for result in verdicts.values() if result.status == "fail"] == [True]
+
+
+def test_it_cannot_read_what_belongs_to_the_server(check, tmp_path):
+    (tmp_path / "secret").write_text("x")
+    source = MERGE.replace(
+        "self.left = 10", f"self.left = len(open({str(tmp_path / 'secret')!r}).read()) + 9"
+    )
+
+    _, verdicts = check(source)
+
+    assert verdicts["library check"].status == "fail"
+
+
+def test_an_environment_for_language_models_is_constructed_only(check):
+    _, verdicts = check(language=True)
+
+    assert {name: result.status for name, result in verdicts.items()} == {
+        "import": "pass",
+        "constructor": "pass",
+        "library check": "warn",
+    }
+
+
+def test_a_profile_is_numbers(check):
+    made, _ = check()
+
+    figures = made.profile()
+
+    assert set(figures) == {"steps_per_second", "avg_cpu_per_env", "peak_cpu_per_env", "memory_per_env_gb"}
+    assert figures["steps_per_second"] > 100
