@@ -7,6 +7,7 @@ import threading
 
 from arena_runner.server import life
 from arena_runner.server.controllers.deployments import DeploymentsController
+from arena_runner.server.controllers.imports import ImportsController
 from arena_runner.server.controllers.runs import RunsController
 from arena_runner.server.executors.local import LocalExecutor
 from arena_runner.server.mlflow_process import MlflowController
@@ -26,12 +27,13 @@ class Plant:
         self._world = world
         self._runs = RunsController(world, LocalExecutor(world))
         self._deployments = DeploymentsController(world)
+        self._imports = ImportsController(world)
         self._mlflow = MlflowController(world, mlflow_uri)
         self._tracker = Tracker(world)
 
     def start(self) -> None:
         """Begin to act."""
-        for controller in (self._mlflow, self._runs, self._deployments, self._tracker):
+        for controller in (self._mlflow, self._runs, self._deployments, self._tracker, self._imports):
             controller.start()
 
     def drain(self) -> None:
@@ -44,7 +46,7 @@ class Plant:
 
     def close(self) -> None:
         """Write down what has happened, then stop what is left."""
-        for controller in (self._deployments, self._tracker, self._mlflow):
+        for controller in (self._deployments, self._tracker, self._mlflow, self._imports):
             controller.ask_to_stop()
         self._deployments.stop()
         closing = threading.Thread(target=self._deployments.close, name="close model servers")

@@ -33,6 +33,15 @@ class Models(Frozen):
     map: dict[str, str] = Field(default_factory=dict)
 
 
+class Hub(Frozen):
+    """Where datasets are searched and read."""
+
+    endpoint: str | None = None
+    """default: the variable HF_ENDPOINT, else huggingface.co"""
+    wait_s: float = Field(default=60.0, ge=0)
+    """how long a submission waits for rows that are on their way"""
+
+
 class Process(Frozen):
     """How a program is started; the default is this installation's `arena-runner`."""
 
@@ -53,6 +62,7 @@ class Settings(Frozen):
     models: Models = Models()
     log_format: Literal["text", "json"] = "text"
     """of the server's own lines; `--log-format` and ARENA_LOG_FORMAT go before it"""
+    hub: Hub = Hub()
     worker: Workers = Workers()
     model_server: Process = Process()
 

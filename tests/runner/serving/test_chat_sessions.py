@@ -100,3 +100,29 @@ def test_a_session_takes_one_prompt_at_a_time(http):
     body = {"prompts": ["a", "b"], "session_id": "s"}
 
     assert http.post("/i/maths/generate", json=body).status_code == 422
+
+
+def test_with_scope_organization_all_share_a_session(plane):
+    share(plane, "maths")
+    plane.deploy("maths", "maths@1")
+    http = plane.http()
+    ask(http, "2 and 2")
+
+    other = {"Authorization": f"Bearer {plane.tokens['editor']}"}
+
+    assert [row["session_id"] for row in http.get("/i/maths/sessions", headers=other).json()] == ["s"]
+    assert http.delete("/i/maths/sessions/s", headers=other).status_code == 204
+    assert http.get("/i/maths/sessions").json() == []
+
+
+def share(plane, name):
+    """The deployment's resource, as `agent deploy --memory-scope organization` leaves it."""
+    from arena_gitops.spec.digest import fingerprint
+    from arena_gitops.spec.resource import Address
+    from arena_gitops.spec.wire import DeploymentSpec, Owner, PutResource
+    from arena_runner.server.services import resources
+
+    labels = {sessions.SCOPE: sessions.SHARED}
+    spec = DeploymentSpec(experiment="maths", checkpoint="best", labels=labels).model_dump(mode="json")
+    body = PutResource(owner=Owner(stack="imperative"), spec=spec, fingerprint=fingerprint(spec, {}))
+    resources.put(plane.world, resources.Put(Address("deployment", name), body, None))

@@ -123,6 +123,14 @@ def test_a_model_server_that_breaks_off_ends_the_stream_with_the_published_senti
     assert text.startswith("so far\n[ERROR: the model server broke off (")
 
 
+@pytest.mark.parametrize("route", ["get_action", "predict"])
+def test_routes_of_another_kind_of_agent_are_400_in_words(plane, route):
+    plane.deploy("maths", "maths@1")
+    answer = plane.http().post(f"/i/maths/{route}", json={"obs": "x", "inputs": "x", "batch_size": 1})
+    assert (answer.status_code, answer.json()["code"]) == (400, "wrong-kind")
+    assert "is a language model: use generate" in answer.json()["message"]
+
+
 @pytest.mark.parametrize("role", ["viewer", "worker"])
 def test_other_roles_may_not_ask(plane, role):
     plane.deploy("maths", "maths@1")

@@ -21,7 +21,7 @@ from arena_runner.server.auth import Identity
 from arena_runner.server.model_client import ModelClient
 from arena_runner.server.refusals import RefusedError
 from arena_runner.server.served import Served, find
-from arena_runner.server.services.sessions import Owner
+from arena_runner.server.services import sessions
 from arena_runner.server.world import World
 from arena_runner.serving.protocol import Generate, Generated, GenerateOne, Message, Params, Piece
 
@@ -80,12 +80,12 @@ class Prompt(Frozen):
 @router.get("/status")
 def status(served: TheServed) -> Response:
     """What answers here."""
-    agent = {"algo": served.algorithm, "multi_agent": False, "llm": True, "recurrent": False}
+    kind = {"multi_agent": False, "llm": True, "recurrent": False, "supervised": False}
     body = {
         "success": True,
         "deployment_id": served.deployment,
         "instance_id": f"{served.deployment}@{served.revision}",
-        "agent": {**agent, "supervised": served.algorithm in {"SFT", "DPO"}},
+        "agent": {"algo": served.algorithm, **kind},
     }
     return _answer(body, served)
 
@@ -138,6 +138,14 @@ async def generate_stream(
     )
 
 
+@router.post("/get_action")
+@router.post("/predict")
+def other_kind(served: TheServed) -> Response:
+    """What deployments of another kind answer."""
+    message = f"deployment {served.deployment} is a language model: use generate or generate_stream"
+    raise RefusedError(400, "wrong-kind", message)
+
+
 async def opened(models: ModelClient, served: Served, ask: GenerateOne) -> AsyncIterator[Piece]:
     """Pieces whose request has been accepted: what is wrong with it is raised here, not in the stream."""
     stack = AsyncExitStack()
@@ -155,7 +163,7 @@ def _talk(world: World, caller: Identity, served: Served, body: Prompts | Prompt
     prompts = body.prompts if isinstance(body, Prompts) else (body.prompt,)
     if len(prompts) != 1:
         raise RefusedError(422, "bad-request", "a session takes one prompt at a time")
-    owner = Owner(served.namespace, served.deployment, caller.subject)
+    owner = sessions.owner(world, served.namespace, served.deployment, caller.subject)
     return Talk(world, owner, body.session_id or "", prompts[0])
 
 

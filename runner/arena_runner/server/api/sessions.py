@@ -31,7 +31,10 @@ def listed(
     world: TheWorld, caller: Inferrer, deployment: str, namespace: str = "main"
 ) -> list[dict[str, Any]]:
     """The caller's sessions, the one used last first."""
-    return [_short(one) for one in sessions.listed(world, Owner(namespace, deployment, caller.subject))]
+    return [
+        _short(one)
+        for one in sessions.listed(world, sessions.owner(world, namespace, deployment, caller.subject))
+    ]
 
 
 @router.get("/{session_id}")
@@ -39,7 +42,7 @@ def one(
     world: TheWorld, caller: Inferrer, deployment: str, session_id: str, namespace: str = "main"
 ) -> dict[str, Any]:
     """One session with what was said."""
-    found = sessions.get(world, Owner(namespace, deployment, caller.subject), session_id)
+    found = sessions.get(world, sessions.owner(world, namespace, deployment, caller.subject), session_id)
     return {**_short(found), "messages": [message.model_dump() for message in found.messages]}
 
 
@@ -48,7 +51,7 @@ def delete(
     world: TheWorld, caller: Inferrer, deployment: str, session_id: str, namespace: str = "main"
 ) -> Response:
     """Forget a session."""
-    sessions.delete(world, Owner(namespace, deployment, caller.subject), session_id)
+    sessions.delete(world, sessions.owner(world, namespace, deployment, caller.subject), session_id)
     return Response(status_code=204)
 
 

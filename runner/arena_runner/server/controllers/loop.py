@@ -39,6 +39,11 @@ class Controller(threading.Thread):
         except Exception:
             log.exception("%s failed; it looks again in %g s", self.name, self.interval_s)
 
+    @property
+    def stopping(self) -> bool:
+        """Whether a long step should end early."""
+        return self._stopping
+
     def ask_to_stop(self) -> None:
         """Let the current step end, then no more."""
         self._stopping = True

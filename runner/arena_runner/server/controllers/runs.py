@@ -20,7 +20,7 @@ from arena_runner.server.choice import NoCheckpointError, choose
 from arena_runner.server.controllers.loop import Controller
 from arena_runner.server.executors.local import LocalExecutor
 from arena_runner.server.processes import Identity
-from arena_runner.server.services import budgets, claims, notes, queue, runs, workers
+from arena_runner.server.services import budgets, claims, hub_rows, notes, queue, runs, workers
 from arena_runner.server.services.experiments import current_version
 from arena_runner.server.services.runs import RunPair
 from arena_runner.server.store.tables import ResourceRow, RunStateRow
@@ -152,7 +152,8 @@ class RunsController(Controller):
             if pair.state.worker_pid is not None:
                 continue
             tier = queue.tier_of(pair.run, self.world)
-            obstacle = resolve_base(session, pair) or queue.obstacle(tier, load[tier.id])
+            obstacle = resolve_base(session, pair) or hub_rows.obstacle(session, pair.run)
+            obstacle = obstacle or queue.obstacle(tier, load[tier.id])
             if obstacle is None and tier.executor == "local":
                 load[tier.id] = replace(load[tier.id], jobs=load[tier.id].jobs + 1)
                 ready.append(pair)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from arena_runner.server import processes
+from arena_runner.server import hub, processes
 from arena_runner.server.auth import Role, issue, revoke_run
 from arena_runner.server.processes import Identity
 from arena_runner.server.services import run_log
@@ -34,6 +34,7 @@ class LocalExecutor:
                 "ARENA_HOME": str(world.home.root),
                 "ARENA_MODELS_DIR": str(world.home.models),
                 "PYTHONUNBUFFERED": "1",
+                **hub.environment(world.settings),
             }
         )
         run_log.note(world, run_id, (f"starting a worker for run {run_id}", *notes))

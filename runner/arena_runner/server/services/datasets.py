@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -10,23 +11,57 @@ from arena_gitops.spec.job import COLUMNS, DatasetCategory, DatasetInput
 from arena_gitops.spec.wire import ResourceDocument
 from arena_runner.checks.dataset import DatasetCheck
 from arena_runner.server.refusals import RefusedError
-from arena_runner.server.services import imperative
+from arena_runner.server.services import hub_rows, imperative, imports
 from arena_runner.server.store.tables import ResourceRow
 from arena_runner.server.world import World
+
+NO_ROWS = "it has no rows yet: create it again with --file or --hf-dataset"
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """How the rows of a dataset stand: `ready`, `pending`, `failed` or `empty`."""
+
+    state: str
+    message: str
+
+    @property
+    def ready(self) -> bool:
+        """Whether a run can begin."""
+        return self.state == hub_rows.READY
 
 
 def create(world: World, name: str, description: str, source: DatasetInput) -> tuple[ResourceDocument, str]:
     """Keep a dataset; gives it with what its check says. The same again is no error, another content is."""
     _check_roles(source)
-    said = _check_rows(world, source) if source.digest else "its rows are read from the hub by each run"
+    said = _check_rows(world, source) if source.digest else NO_ROWS
     envelope = {"description": description, "labels": imperative.labels(name), "owner": None, "lifecycle": {}}
     spec = {**envelope, **source.model_dump(mode="json")}
     with world.store.read() as session:
         row = imperative.find(session, "dataset", name)
-    if row is not None and of_row(row) != source:
+    if row is not None and of_row(row) != source and not _empty(of_row(row)):
         message = f"dataset {name!r} exists with other content; delete it first, or choose another name"
         raise RefusedError(409, "exists", message)
-    return imperative.put(world, "dataset", name, spec), said
+    made = imperative.put(world, "dataset", name, spec)
+    if source.hf is None:
+        return made, said
+    imports.ask(world, made.name, source.hf)
+    return made, readiness(world, made.name, source).message
+
+
+def delete(world: World, name: str) -> None:
+    """Forget a dataset; runs that use it keep its rows. 404 when there is none."""
+    imperative.retire(world, "dataset", name)
+    imports.forget(world, imperative.slug(name))
+
+
+def readiness(world: World, name: str, source: DatasetInput) -> Readiness:
+    """Whether a dataset can be trained on."""
+    if _empty(source):
+        return Readiness("empty", NO_ROWS)
+    with world.store.read() as session:
+        row = hub_rows.find(session, name) if source.hf else None
+    return Readiness(row.state, row.message) if row is not None else Readiness(hub_rows.READY, "")
 
 
 def address(name: str) -> str:
@@ -36,7 +71,7 @@ def address(name: str) -> str:
 
 def of_row(row: ResourceRow) -> DatasetInput:
     """A stored dataset as jobs receive it."""
-    return DatasetInput.model_validate({k: v for k, v in row.spec.items() if k in DatasetInput.model_fields})
+    return hub_rows.job_input(row)
 
 
 def parse(fields: dict[str, Any]) -> DatasetInput:
@@ -46,6 +81,11 @@ def parse(fields: dict[str, Any]) -> DatasetInput:
     except ValidationError as problem:
         lines = [f"{'.'.join(str(p) for p in e['loc'])}: {e['msg']}" for e in problem.errors()]
         raise RefusedError(422, "bad-dataset", "; ".join(lines)) from problem
+
+
+def _empty(source: DatasetInput) -> bool:
+    """Made of a name and columns only, as the published client may."""
+    return source.digest is None and source.hf is None
 
 
 def _check_roles(source: DatasetInput) -> None:

@@ -12,7 +12,7 @@ from arena_gitops.spec.job import RunState, RunStatus
 from arena_gitops.spec.wire import DeploymentSpec, DeploymentStatus, ExperimentSpec, ResourceDocument
 from arena_runner.server.choice import STEP, NoCheckpointError, choose
 from arena_runner.server.refusals import RefusedError
-from arena_runner.server.services import imperative, runs
+from arena_runner.server.services import imperative, runs, sessions
 from arena_runner.server.services.documents import document
 from arena_runner.server.services.experiments import current_version
 from arena_runner.server.services.jobs import effective_max_steps
@@ -99,15 +99,15 @@ def _check_steps(world: World, pair: RunPair, name: str, max_steps: int) -> None
         raise RefusedError(409, "nothing-to-do", message)
 
 
-def deploy(world: World, name: str, checkpoint: str | None) -> ResourceDocument:
-    """Serve an experiment under its own name; `best` unless a checkpoint is named."""
+def deploy(world: World, name: str, checkpoint: str | None, scope: str | None = None) -> ResourceDocument:
+    """Serve an experiment under its own name: `best`, and sessions per person, unless something else is said."""
     rule = checkpoint or "best"
     with world.store.read() as session:
         row = imperative.get(session, "experiment", name)
         _check_rule(session, name, rule)
-    spec = DeploymentSpec(
-        labels=imperative.labels(imperative.shown(row)), experiment=row.name, checkpoint=rule
-    )
+        kept = _scope_label(imperative.find(session, "deployment", name), scope)
+    labels = {**imperative.labels(imperative.shown(row)), **kept}
+    spec = DeploymentSpec(labels=labels, experiment=row.name, checkpoint=rule)
     parent = Fingerprint.model_validate(row.fingerprint)
     return imperative.put(
         world, "deployment", imperative.shown(row), spec.model_dump(mode="json"), parents=[parent]
@@ -118,6 +118,18 @@ def deployment(session: Session, world: World, name: str) -> tuple[ResourceRow, 
     """A deployment and what it serves; 404 when there is none."""
     row = imperative.get(session, "deployment", name)
     return row, document(session, world, row).deployment
+
+
+def _scope_label(row: ResourceRow | None, wanted: str | None) -> dict[str, str]:
+    """The memory scope as a label; it is chosen once, because what was said cannot change hands."""
+    if wanted not in {None, sessions.PERSONAL, sessions.SHARED}:
+        message = f"memoryScope is {sessions.PERSONAL} or {sessions.SHARED}, not {wanted!r}"
+        raise RefusedError(422, "bad-request", message)
+    scope = sessions.scope_of(row) if row is not None else wanted or sessions.PERSONAL
+    if wanted not in {None, scope}:
+        message = f"the sessions of this deployment belong to each {scope}; that cannot be changed afterwards"
+        raise RefusedError(409, "scope-fixed", message)
+    return {sessions.SCOPE: scope} if scope != sessions.PERSONAL else {}
 
 
 def _check_rule(session: Session, name: str, rule: str) -> None:

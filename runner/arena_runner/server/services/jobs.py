@@ -30,7 +30,7 @@ from arena_gitops.spec.wire import Claim, ClaimRequest, EventBatch, EventReceipt
 from arena_gitops.spec.worker import HandBack
 from arena_runner.server.auth import Identity
 from arena_runner.server.refusals import RefusedError
-from arena_runner.server.services import budgets, claims, queue, retries, run_log, runs
+from arena_runner.server.services import budgets, claims, hub_rows, queue, retries, run_log, runs
 from arena_runner.server.services.pair import RunPair
 from arena_runner.server.settings import resolve_tier
 from arena_runner.server.store.tables import CheckpointRow, EventRow, RunRow
@@ -56,6 +56,7 @@ def claim(world: World, request: ClaimRequest, asked: Identity | None = None) ->
         if pair is None:
             return None
         if pair.state.state == RunState.QUEUED:
+            hub_rows.pin(session, pair.run)
             _take(pair, request, world)
         token = claims.hand_out(session, pair, asked, world.clock()) if asked else None
         job, fence = job_spec(pair, world), pair.state.fence

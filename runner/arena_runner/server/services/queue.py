@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from arena_gitops.spec.job import JobInputs, RunState
 from arena_gitops.spec.wire import ClaimRequest, DeploymentSpec, Tier
+from arena_runner.server.services import hub_rows
 from arena_runner.server.services.pair import AT_WORK, RunPair
 from arena_runner.server.settings import resolve_tier
 from arena_runner.server.store.tables import ResourceRow, RevisionRow, RunRow, RunStateRow
@@ -105,7 +106,9 @@ def _next(session: Session, world: World, request: ClaimRequest) -> RunPair | No
     load = loads(session, world)
     for pair in waiting(session):
         tier = tier_of(pair.run, world)
-        if not base_ready(pair.run) or not _suits(pair, tier, request):
+        if not base_ready(pair.run) or hub_rows.obstacle(session, pair.run):
+            continue
+        if not _suits(pair, tier, request):
             continue
         full = tier.executor == "pull" and obstacle(tier, load[tier.id]) is not None
         return None if full else pair  # never a younger one past an older one

@@ -1,6 +1,7 @@
 """Conversations with a deployment: the client makes up an id, the server keeps what was said under it.
 
-A session belongs to the token's subject; nobody else sees it.
+A session belongs to the token's subject and nobody else sees it, unless the deployment was made with memory scope
+`organization`: then all who may ask it share its sessions.
 """
 
 from __future__ import annotations
@@ -9,10 +10,18 @@ from dataclasses import dataclass
 
 from sqlalchemy import select
 
+from arena_gitops.spec.resource import Address
 from arena_runner.server.refusals import not_found
-from arena_runner.server.store.tables import ChatSessionRow
+from arena_runner.server.services import resources
+from arena_runner.server.store.tables import ChatSessionRow, ResourceRow
 from arena_runner.server.world import World
 from arena_runner.serving.protocol import Message
+
+SCOPE = "arena.memory-scope"
+"""Label of a deployment that says who shares its sessions."""
+PERSONAL, SHARED = "user", "organization"
+EVERYONE = "*"
+"""Owner of shared sessions; no token has this subject."""
 
 KEPT = 200
 """Messages of one session; older ones are forgotten."""
@@ -25,6 +34,18 @@ class Owner:
     namespace: str
     deployment: str
     subject: str
+
+
+def owner(world: World, namespace: str, deployment: str, subject: str) -> Owner:
+    """Whose sessions a caller has with a deployment."""
+    with world.store.read() as session:
+        row = resources.find(session, Address("deployment", deployment), namespace)
+    return Owner(namespace, deployment, EVERYONE if row is not None and scope_of(row) == SHARED else subject)
+
+
+def scope_of(row: ResourceRow) -> str:
+    """A deployment's memory scope."""
+    return str(row.spec.get("labels", {}).get(SCOPE, PERSONAL))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -24,8 +25,9 @@ from arena_runner.checks.reward import SAMPLE
 from arena_runner.checks.run import laid_out
 from arena_runner.sandbox import RewardError, RewardPool, ScoreRow
 from arena_runner.server.refusals import RefusedError
-from arena_runner.server.services import datasets, imperative, runs
+from arena_runner.server.services import datasets, hub_rows, imperative, runs
 from arena_runner.server.services.experiments import current_version
+from arena_runner.server.services.remarks import Remark
 from arena_runner.server.settings import resolve_tier
 from arena_runner.server.store.tables import ResourceRow
 from arena_runner.server.world import World
@@ -33,6 +35,8 @@ from arena_runner.server.world import World
 CLIENT_DEFAULTS: Mapping[tuple[str, str], Any] = {("algorithm", "top_k"): 50}
 """What the current client writes into every manifest, and this server does not do. Nobody can be told by it to
 change what they never wrote, so it is a warning here; a repository's manifest that says so is refused."""
+
+POLL_S = 0.2
 
 FUNCTION = "reward"
 """What a reward function is called when the manifest's name for it is not in the file."""
@@ -60,14 +64,6 @@ class Submission:
     """a sample that the reward is asked about once"""
 
 
-@dataclass(frozen=True, slots=True)
-class Remark:
-    """A line for people."""
-
-    message: str
-    warning: bool = False
-
-
 def submit(world: World, wanted: Submission) -> Iterator[Remark | CheckResult | ResourceDocument]:
     """Check everything, then start: remarks, verdicts, and at the end the experiment as it is stored.
 
@@ -88,6 +84,8 @@ def submit(world: World, wanted: Submission) -> Iterator[Remark | CheckResult | 
     yield from _placement(world, wanted, manifest)
     reward = _reward(world, wanted.reward, manifest) if wanted.reward else None
     inputs = JobInputs(dataset=datasets.of_row(data) if data else None, reward=reward)
+    if data:
+        yield from _rows(world, data)
     yield from _checked(world, wanted, manifest, inputs)
     parents = [Fingerprint.model_validate(data.fingerprint)] if data else []
     parents += [_fingerprint(reward)] if reward else []
@@ -140,6 +138,23 @@ def _dataset_row(session: Any, manifest: Manifest) -> ResourceRow | None:
         message = f"dataset {name!r} does not exist here; create it first (there are: {there})"
         raise RefusedError(422, "no-dataset", message)
     return row
+
+
+def _rows(world: World, row: ResourceRow) -> Iterator[Remark]:
+    """Wait a while for rows that are on their way; refuse a dataset that will have none."""
+    name, source = imperative.shown(row), datasets.of_row(row)
+    ready = datasets.readiness(world, row.name, source)
+    if ready.state == hub_rows.PENDING:
+        yield Remark(f"waiting for the rows of dataset {name!r} from the hub")
+        deadline = time.monotonic() + world.settings.hub.wait_s
+        while ready.state == hub_rows.PENDING and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+            ready = datasets.readiness(world, row.name, source)
+    if ready.state == hub_rows.PENDING:
+        text = f"the rows of dataset {name!r} are still on their way; the run waits for them"
+        yield Remark(text, warning=True)
+    elif not ready.ready:
+        raise RefusedError(422, "no-rows", f"dataset {name!r} cannot be trained on: {ready.message}")
 
 
 def _placement(world: World, wanted: Submission, manifest: Manifest) -> Iterator[Remark]:
@@ -196,7 +211,10 @@ def _checked(
 ) -> Iterator[Remark | CheckResult]:
     """Every verdict; one text with all that failed when something has."""
     address = f"experiment/{imperative.slug(wanted.name or 'experiment')}"
-    request = CheckRequest(address=address, manifest=manifest.normal(), inputs=inputs)
+    with world.store.read() as session:  # rows of the hub are looked at too, if they are here
+        dataset = hub_rows.pinned(session, inputs.dataset) if inputs.dataset else None
+    seen = inputs.model_copy(update={"dataset": dataset})
+    request = CheckRequest(address=address, manifest=manifest.normal(), inputs=seen)
     failed = []
     for result in run_checks(request, world.blobs.existing):
         yield result

@@ -17,6 +17,8 @@ from alembic.config import Config
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.orm import Session
 
+from arena_runner.server.store import environments as _environments  # noqa: F401  # its table belongs to the metadata
+from arena_runner.server.store import imports as _imports  # noqa: F401  # its table belongs to the metadata
 from arena_runner.server.store.tables import MetaRow
 
 MIGRATIONS = Path(__file__).parent / "migrations"

@@ -12,9 +12,11 @@ from arena_runner.server.api.arena import (
     account,
     datasets,
     deployments,
+    environments,
     experiments,
     models,
     projects,
+    run_spec,
     submit,
 )
 
@@ -23,7 +25,9 @@ routers: tuple[APIRouter, ...] = (
     models.router,
     projects.router,
     datasets.router,
+    environments.router,
     submit.router,
+    run_spec.router,
     experiments.router,
     deployments.router,
 )

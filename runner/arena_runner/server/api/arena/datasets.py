@@ -10,6 +10,7 @@ from fastapi import Request
 from starlette.datastructures import FormData, UploadFile
 
 from arena_gitops.spec.job import DatasetCategory, DatasetInput
+from arena_runner.server import hub
 from arena_runner.server.api.arena.door import Editor, Named, Text, Viewer
 from arena_runner.server.api.arena.door import router as new_router
 from arena_runner.server.api.door import TheWorld
@@ -26,15 +27,12 @@ router = new_router()
 
 @router.get("/datasets")
 def listed(world: TheWorld, _caller: Viewer, name: Text = None, search: Text = None) -> list[dict[str, Any]]:
-    """Registered datasets; `search` looks for a part of their names."""
+    """Registered datasets; with `search`, what the hub has instead."""
+    if search:
+        return hub.search(world.settings, search)
     with world.store.read() as session:
         rows = imperative.living(session, "dataset")
-    wanted = (search or "").lower()
-    return [
-        _row(row)
-        for row in rows
-        if (name is None or imperative.slug(name) == row.name) and wanted in json.dumps(_row(row)).lower()
-    ]
+    return [_row(world, row) for row in rows if name is None or imperative.slug(name) == row.name]
 
 
 @router.get("/datasets/exists")
@@ -55,7 +53,7 @@ async def create(request: Request, world: TheWorld, _caller: Editor) -> dict[str
 @router.delete("/datasets/delete")
 def delete(world: TheWorld, _caller: Editor, body: Named) -> dict[str, Any]:
     """Forget a dataset; runs that use it keep its rows."""
-    imperative.retire(world, "dataset", body.name)
+    datasets.delete(world, body.name)
     return {"name": body.name, "deleted": True}
 
 
@@ -67,26 +65,30 @@ def _create(world: World, form: FormData) -> dict[str, Any]:
     name = fields.get("name", "")
     source = _source(world, datasets.address(name), fields, files)
     document, said = datasets.create(world, name, fields.get("description", ""), source)
+    ready = datasets.readiness(world, document.name, source)
     return {
         "name": name,
         "id": document.name,
         "category": source.category,
-        "is_ready": True,
+        "is_ready": ready.ready,
         "uploaded": source.digest is not None,
+        "status": ready.state,
         "message": said,
     }
 
 
 def _source(world: World, address: str, fields: dict[str, str], files: list[Upload]) -> DatasetInput:
     common = {"address": address, "category": _category(fields), "column_mapping": _mapping(fields)}
-    hub, split = fields.get("hf_dataset_name"), fields.get("hf_split")
-    if bool(files) == bool(hub):
+    wanted, split = fields.get("hf_dataset_name"), fields.get("hf_split")
+    if files and wanted:
         message = "give either files (--file) or a dataset of the hub (--hf-dataset), and not both"
         raise RefusedError(422, "bad-request", message)
-    if hub:
-        place = {"id": hub, "config": fields.get("hf_config"), "split": split or "train"}
+    if wanted:
+        place = {"id": wanted, "config": fields.get("hf_config"), "split": split or "train"}
         return datasets.parse({**common, "hf": place})
-    datasets.parse({**common, "digest": "sha256:" + "0" * 64})  # nothing is kept for fields that are wrong
+    empty = datasets.parse(common)  # nothing is kept for fields that are wrong
+    if not files:
+        return empty
     stored = uploads.store(world.blobs, files, config=fields.get("config"), split=split)
     return datasets.parse({**common, "digest": stored.digest, "format": stored.format})
 
@@ -111,14 +113,18 @@ def _mapping(fields: dict[str, str]) -> dict[str, Any]:
     return mapping
 
 
-def _row(row: ResourceRow) -> dict[str, Any]:
-    hub = row.spec.get("hf") or {}
+def _row(world: World, row: ResourceRow) -> dict[str, Any]:
+    source = datasets.of_row(row)
+    ready = datasets.readiness(world, row.name, source)
     return {
         "name": imperative.shown(row),
-        "hf_dataset_id": hub.get("id"),
+        "hf_dataset_id": source.hf.id if source.hf else None,
         "category": row.spec["category"],
         "column_mapping": row.spec["column_mapping"],
         "description": row.spec.get("description") or "",
+        "is_ready": ready.ready,
+        "status": ready.state,
+        "message": ready.message,
         "managed_by": row.stack,
         "id": row.name,
     }

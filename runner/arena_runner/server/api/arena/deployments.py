@@ -11,17 +11,18 @@ from arena_runner.server.api.arena.door import Editor, Named, Sent, Text, Viewer
 from arena_runner.server.api.arena.door import router as new_router
 from arena_runner.server.api.door import TheWorld
 from arena_runner.server.refusals import not_found
-from arena_runner.server.services import directory, imperative, targets
+from arena_runner.server.services import directory, imperative, sessions, targets
 from arena_runner.server.services.directory import Listed
 
 router = new_router("/api/cli/v1/inference")
 
 
 class Deploy(Sent):
-    """What to serve. The client's `memoryScope` is not read: this server keeps no memory beyond sessions."""
+    """What to serve, and who shares its sessions."""
 
     experiment_name: str
     checkpoint: Text = None
+    memoryScope: Text = None  # noqa: N815 - the client's name
 
 
 class Which(Sent):
@@ -41,7 +42,7 @@ class Which(Sent):
 @router.post("/deploy")
 def deploy(request: Request, world: TheWorld, _caller: Editor, body: Deploy) -> dict[str, Any]:
     """Serve an experiment, once its run has ended; deploying again follows the new choice."""
-    made = directory.deploy(world, body.experiment_name, body.checkpoint)
+    made = directory.deploy(world, body.experiment_name, body.checkpoint, body.memoryScope)
     with world.store.read() as session:
         row = imperative.get(session, "deployment", made.name)
     return _row(request, Listed(imperative.shown(row), made), None)
@@ -91,6 +92,7 @@ def _row(request: Request, one: Listed, project: str | None) -> dict[str, Any]:
         "message": status.message,
         "revision": status.revision,
         "serves": status.checkpoint,
+        "memory_scope": one.spec["labels"].get(sessions.SCOPE, sessions.PERSONAL),
         "managed_by": one.document.owner.stack,
     }
     if status.revision:  # on the address by which the caller has reached us

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request, Response
@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from arena_runner.server.api.door import caller
 from arena_runner.server.auth import Identity, Role
 from arena_runner.server.refusals import RefusedError
+from arena_runner.server.services.environment_uploads import AmbiguousEntrypointError
 
 PREFIX = "/api/cli/v1"
 
@@ -56,6 +57,9 @@ class _Route(APIRoute):
         async def answer(request: Request) -> Response:
             try:
                 return await handle(request)
+            except AmbiguousEntrypointError as problem:
+                more = {"available_entrypoints": problem.available}
+                return _error(problem.status, problem.code, problem.message, more)
             except RefusedError as problem:
                 return _error(problem.status, problem.code, problem.message)
             except RequestValidationError as problem:
@@ -67,6 +71,7 @@ class _Route(APIRoute):
         return answer
 
 
-def _error(status: int, code: str, message: str) -> Response:
+def _error(status: int, code: str, message: str, more: Mapping[str, Any] | None = None) -> Response:
     headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "2"}}.get(status)
-    return JSONResponse({"detail": plain(message), "error_code": code}, status_code=status, headers=headers)
+    body = {"detail": plain(message), "error_code": code, **(more or {})}
+    return JSONResponse(body, status_code=status, headers=headers)

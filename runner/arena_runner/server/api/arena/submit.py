@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
-import uuid
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -13,21 +11,21 @@ from fastapi.responses import StreamingResponse
 from pydantic import BeforeValidator, Field, JsonValue, ValidationError
 from starlette.datastructures import UploadFile
 
-from arena_gitops.spec.wire import CheckResult, ResourceDocument
-from arena_runner.server.api.arena.door import Editor, Sent, Text, plain
+from arena_gitops.spec.wire import ResourceDocument
+from arena_runner.server.api.arena import stream
+from arena_runner.server.api.arena.door import Editor, Sent, Text
 from arena_runner.server.api.arena.door import router as new_router
 from arena_runner.server.api.door import TheWorld
 from arena_runner.server.refusals import RefusedError
 from arena_runner.server.services import imperative
-from arena_runner.server.services.submission import Remark, RewardFile, Submission, submit
+from arena_runner.server.services.remarks import Done
+from arena_runner.server.services.submission import RewardFile, Submission, submit
 from arena_runner.server.world import World
 
-NDJSON = "application/x-ndjson"
 REWARD_LIMIT = 1 << 20
 FORM_FIELD_LIMIT = 4 << 20
 """Of one text field, a manifest among them."""
 
-log = logging.getLogger(__name__)
 router = new_router()
 
 Resource = Annotated[
@@ -64,7 +62,7 @@ async def submit_job(request: Request, world: TheWorld, _caller: Editor) -> Stre
         reward=reward,
         completion=job.completion,
     )
-    return StreamingResponse(_lines(world, wanted), media_type=NDJSON)
+    return stream.answer("submit", _steps(world, wanted))
 
 
 async def _form(request: Request) -> tuple[Any, RewardFile | None]:
@@ -95,51 +93,16 @@ def _job(fields: Any) -> Job:
         raise RefusedError(422, "bad-request", "; ".join(lines)) from problem
 
 
-def _lines(world: World, wanted: Submission) -> Iterator[bytes]:
-    """The stream; its last line says `completed` or `failed`, whatever happens."""
-    try:
-        for step in submit(world, wanted):
-            yield _line(**_said(step))
-    except RefusedError as problem:
-        yield _line(message=problem.message, status="failed", detail={"error_code": problem.code})
-    except Exception:
-        number = uuid.uuid4().hex
-        log.exception("submission %s failed", number)
-        message = f"the server failed on this submission; its log has the reason under {number}"
-        yield _line(message=message, status="failed", detail={"error_code": "internal"})
+def _steps(world: World, wanted: Submission) -> Iterator[stream.Step]:
+    for step in submit(world, wanted):
+        yield _started(step) if isinstance(step, ResourceDocument) else step
 
 
-def _said(step: Remark | CheckResult | ResourceDocument) -> dict[str, Any]:
-    match step:
-        case Remark(message, warning):
-            more: dict[str, Any] = {} if warning else {"level": "secondary-info"}
-            return {"kind": "warning" if warning else "status", "message": message, **more}
-        case CheckResult():
-            return _verdict(step)
-        case ResourceDocument():
-            return _started(step)
-
-
-def _verdict(result: CheckResult) -> dict[str, Any]:
-    verdict: dict[str, Any] = {"success": result.status != "fail", "warnings": []}
-    if result.status == "warn":
-        verdict["warnings"] = [plain(result.message)]
-    elif result.status == "fail":
-        verdict["error"] = plain(result.message)
-    check = plain(f"{result.address} {result.name}")
-    return {"kind": "check", "message": result.message, "detail": {"check": check, "result": verdict}}
-
-
-def _started(document: ResourceDocument) -> dict[str, Any]:
+def _started(document: ResourceDocument) -> Done:
     labels = document.spec["labels"]
     name = labels.get(imperative.SHOWN, document.name) if isinstance(labels, dict) else document.name
     detail: dict[str, Any] = {"experiment_name": name, "version": document.version}
     if run := document.run:
         detail |= {"id": run.run_id, "run_id": run.run_id, "status": run.state, "max_steps": run.max_steps}
     message = f"Submitted {name} v{document.version} as run {detail.get('id')}: {detail.get('status')}"
-    return {"message": message, "status": "completed", "detail": detail}
-
-
-def _line(*, message: str, kind: str = "status", status: str = "running", **more: Any) -> bytes:
-    line = {"kind": kind, "stage": "submit", "status": status, "message": plain(message), **more}
-    return json.dumps(line).encode() + b"\n"
+    return Done(message, detail)
