@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -10,6 +11,7 @@ import click
 
 from arena_gitops.cli.duration import Duration
 from arena_gitops.cli.session import Session
+from arena_gitops.spec.resource import NAMES, is_name
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -30,8 +32,18 @@ def namespace(command: Command) -> Command:
         metavar="NAME",
         default="main",
         show_default=True,
+        callback=_checked_namespace,
         help="Whose resources these are within the stack; a preview has a namespace of its own.",
     )(command)
+
+
+def _checked_namespace(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    """Refused here, before anything is read or asked: a namespace becomes part of names on the server."""
+    if is_name(value):
+        return value
+    near = re.sub(r"[^a-z0-9]+", "-", value.lower())[:63].strip("-")
+    hint = f"; perhaps {near}" if near else ""
+    raise click.BadParameter(f"{value!r} is no namespace: {NAMES}, such as pr-12{hint}")
 
 
 def json(command: Command) -> Command:

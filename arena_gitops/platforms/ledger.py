@@ -11,7 +11,7 @@ from typing import Any
 
 from arena_gitops.platforms.scripted import RunScript, history
 from arena_gitops.spec.job import Checkpoint, RunState, RunStatus
-from arena_gitops.spec.resource import Address
+from arena_gitops.spec.resource import MAIN, Address
 from arena_gitops.spec.wire import (
     DeploymentSpec,
     DeploymentStatus,
@@ -22,8 +22,6 @@ from arena_gitops.spec.wire import (
     StoredEvent,
 )
 
-MAIN = "main"
-"""The namespace that is no preview."""
 USABLE = frozenset({RunState.QUEUED, RunState.VALIDATING, RunState.RUNNING, RunState.COMPLETED})
 
 

@@ -7,7 +7,6 @@ resource names its file, so that a typo in `kind` can never make an experiment d
 from __future__ import annotations
 
 import posixpath
-import re
 import unicodedata
 from dataclasses import replace
 from typing import Any
@@ -21,7 +20,7 @@ from arena_gitops.repo.git import ROOT_FILE
 from arena_gitops.spec.kinds import ADDRESS_KIND, KINDS
 from arena_gitops.spec.kinds.reward import Reward
 from arena_gitops.spec.problems import near, parse, suggestion
-from arena_gitops.spec.resource import NAME_PATTERN, Address
+from arena_gitops.spec.resource import Address, is_name
 from arena_gitops.spec.stack import ROOTS, Stack
 
 _YAML = (".yaml", ".yml")
@@ -87,7 +86,7 @@ def report_orphans(catalog: Catalog) -> None:
 def bare_reward(path: str, function: str = "reward") -> Entry | None:
     """The Reward that a Python file is by itself; None when its name cannot be a resource's name."""
     name = posixpath.basename(path).removesuffix(".py").replace("_", "-")
-    if not re.match(NAME_PATTERN, name):
+    if not is_name(name):
         return None
     value = {"kind": "Reward", "name": name, "file": posixpath.basename(path), "function": function}
     document = Document(path, value, (1, 1), {}, {}, {})

@@ -16,6 +16,18 @@ NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 """A resource's name: lower case letters, digits and inner dashes, at most 63 characters."""
 
+MAIN = "main"
+"""The namespace that is no preview."""
+
+NAMES = "lower case letters, digits and inner dashes, at most 63 characters"
+"""What names are made of, for messages."""
+
+
+def is_name(text: str) -> bool:
+    """Whether the text could name a resource, a stack or a namespace."""
+    return re.fullmatch(NAME_PATTERN, text) is not None
+
+
 KINDS: tuple[str, ...] = ("project", "dataset", "environment", "reward", "experiment", "deployment")
 """Every kind, in the order in which an apply touches them."""
 
@@ -40,7 +52,7 @@ class Address:
     def parse(cls, text: str) -> Self:
         """Read `kind/name`; raises ValueError with what was expected."""
         kind, slash, name = text.partition("/")
-        if not slash or kind not in KINDS or not re.match(NAME_PATTERN, name):
+        if not slash or kind not in KINDS or not is_name(name):
             raise ValueError(
                 f"{text!r} is not an address; expected KIND/NAME with KIND one of {', '.join(KINDS)}"
             )
@@ -69,7 +81,7 @@ class Ref:
     def parse(cls, text: str) -> Self:
         """Read a reference; raises ValueError with what was expected."""
         name, at, pin = text.partition("@")
-        if not re.match(NAME_PATTERN, name):
+        if not is_name(name):
             raise ValueError(f"{text!r} does not start with a resource name")
         if not at:
             return cls(name)

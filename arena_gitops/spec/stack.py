@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from arena_gitops.spec.fields import RepoPath
 from arena_gitops.spec.numbers import Bool, Float, Int
 from arena_gitops.spec.problems import suggestion
 from arena_gitops.spec.resource import Frozen, Name
+
+RESERVED = "imperative"
+"""The stack of what commands make by name; no repository may call itself so."""
 
 ROOTS = ("datasets", "environments", "rewards", "manifests", "experiments", "deployments")
 """Folders that are read when `roots` is not written."""
@@ -87,6 +90,13 @@ class Stack(Frozen):
     preview: Preview = Preview()
     moved: tuple[Moved, ...] = ()
     """what was renamed; harmless once it is done"""
+
+    @field_validator("name")
+    @classmethod
+    def _is_free(cls, name: str) -> str:
+        if name == RESERVED:
+            raise ValueError(f"the name {name!r} is reserved for what commands make; choose another")
+        return name
 
     @model_validator(mode="after")
     def _knows_default_target(self) -> Self:

@@ -201,6 +201,8 @@ def test_logs_hold_what_the_worker_printed(shared_server, build):
     run_id = put(shared_server, build, "printed")["run"]["run_id"]
     shared_server.wait_run(run_id)
     text = shared_server.http.get(f"/api/v1/runs/{run_id}/logs").text
+    rest = shared_server.http.get(f"/api/v1/runs/{run_id}/logs", params={"after": 10})
+    assert rest.text == text[10:]
     assert f"starting a worker for run {run_id}" in text
     assert "segment 0 from iteration 0" in text
 
@@ -218,8 +220,12 @@ def test_a_fault_of_the_server_is_an_error_body_that_points_to_its_log(world):
     assert "secret" not in body.message
 
 
-@pytest.mark.parametrize("namespace", ["PR 12", "../x", ""])
-def test_a_namespace_that_is_no_name_is_refused(shared_server, build, namespace):
-    body = build.experiment("x").model_copy(update={"owner": Owner(stack="team", namespace=namespace)})
+@pytest.mark.parametrize("name", ["PR 12", "../x", "", "a\n"])
+@pytest.mark.parametrize("what", ["namespace", "stack"])
+def test_a_namespace_or_stack_that_is_no_name_is_refused(shared_server, build, what, name):
+    owner = Owner(**{"stack": "team", what: name})
+    body = build.experiment("x").model_copy(update={"owner": owner})
     answer = shared_server.put("experiment", "x", body)
-    assert (answer.status_code, answer.json()["code"]) == (422, "bad-namespace")
+    assert (answer.status_code, answer.json()["code"]) == (422, f"bad-{what}")
+    gone = shared_server.http.delete("/api/v1/resources/reward/x", params=owner.model_dump())
+    assert gone.status_code == 422

@@ -43,6 +43,15 @@ def test_an_equal_run_that_is_too_short_is_no_reuse(scene):
     assert any("continues run" in note for note in change.notes)
 
 
+def test_a_preview_takes_the_run_of_main_or_trains_its_own(scene):
+    here = scene().applied(small())
+    preview = replace(small(), namespace="pr-12")
+    assert here.change(preview).action is Action.REUSE
+    longer = here.change(replace(small(set={"training.max_steps": 5000}), namespace="pr-12"))
+    assert longer.action is Action.CREATE
+    assert any("a preview does not lengthen run" in note for note in longer.notes)
+
+
 def test_a_failed_run_is_no_result_to_reuse(scene):
     here = scene(runs=RunScript.fails()).applied(small())
     assert here.change(small().experiment("again"), "experiment/again").action is Action.CREATE

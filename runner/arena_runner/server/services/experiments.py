@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from arena_gitops.spec.algorithms import ALGORITHMS
 from arena_gitops.spec.digest import Fingerprint
 from arena_gitops.spec.job import JobInputs, RunState
+from arena_gitops.spec.resource import MAIN
 from arena_gitops.spec.wire import ExperimentSpec
 from arena_runner.server.refusals import RefusedError
 from arena_runner.server.services import budgets, runs
@@ -15,9 +16,6 @@ from arena_runner.server.services.runs import RunPair
 from arena_runner.server.store.tables import ResourceRow, RunRow, VersionRow
 from arena_runner.server.summary import Summary
 from arena_runner.server.world import World
-
-MAIN = "main"
-"""The namespace that is no preview."""
 
 
 def check(world: World, spec: ExperimentSpec) -> None:

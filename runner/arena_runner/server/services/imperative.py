@@ -16,13 +16,14 @@ from sqlalchemy.orm import Session
 from arena_gitops.spec.digest import Fingerprint
 from arena_gitops.spec.identity import fingerprint_of
 from arena_gitops.spec.resource import Address
+from arena_gitops.spec.stack import RESERVED
 from arena_gitops.spec.wire import Owner, PutResource, ResourceDocument
 from arena_runner.server.refusals import RefusedError, not_found
 from arena_runner.server.services import resources
 from arena_runner.server.store.tables import ResourceRow
 from arena_runner.server.world import World
 
-STACK = "imperative"
+STACK = RESERVED
 OWNER = Owner(stack=STACK)
 
 SHOWN = "arena.name"
@@ -30,7 +31,8 @@ SHOWN = "arena.name"
 
 
 def check_stack(owner: Owner) -> None:
-    """Refuse a repository that calls itself as the commands' resources are called."""
+    """Refuse names that are none, and a repository that calls itself as the commands' resources are called."""
+    resources.check_names(owner)
     if owner.stack == STACK:
         message = f"stack name {STACK!r} is reserved for what commands make; choose another in arena.yaml"
         raise RefusedError(422, "reserved-stack", message)

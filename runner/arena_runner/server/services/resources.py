@@ -6,7 +6,6 @@ together or not at all.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from arena_gitops.spec.digest import Fingerprint, sha256_json
-from arena_gitops.spec.resource import NAME_PATTERN, Address
+from arena_gitops.spec.resource import NAMES, Address, is_name
 from arena_gitops.spec.wire import DeploymentSpec, ExperimentSpec, Owner, PutResource, ResourceDocument
 from arena_runner.server.refusals import RefusedError, stale
 from arena_runner.server.services import deployments, experiments, leases
@@ -41,7 +40,7 @@ class Put:
 
 def put(world: World, request: Put) -> ResourceDocument:
     """Make the resource so. Same key and same body: same answer, nothing started twice."""
-    _check_namespace(request.body.owner)
+    check_names(request.body.owner)
     spec = _parse_spec(request.address.kind, request.body.spec)
     if isinstance(spec, ExperimentSpec):
         experiments.check(world, spec)
@@ -101,11 +100,11 @@ def find(session: Session, address: Address, namespace: str) -> ResourceRow | No
     return session.scalar(query.where(ResourceRow.name == address.name))
 
 
-def _check_namespace(owner: Owner) -> None:
-    """Namespaces become parts of model and adapter names."""
-    if not re.match(NAME_PATTERN, owner.namespace):
-        message = f"namespace {owner.namespace!r} is no name: lower case letters, digits and inner dashes"
-        raise RefusedError(422, "bad-namespace", message)
+def check_names(owner: Owner) -> None:
+    """Stacks and namespaces become parts of the names of models and adapters."""
+    for what, text in (("namespace", owner.namespace), ("stack", owner.stack)):
+        if not is_name(text):
+            raise RefusedError(422, f"bad-{what}", f"{what} {text!r} is no name: {NAMES}")
 
 
 def _parse_spec(kind: str, spec: Any) -> ExperimentSpec | DeploymentSpec | None:
