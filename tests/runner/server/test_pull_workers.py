@@ -263,3 +263,13 @@ def test_claims_that_were_over_long_ago_are_forgotten_and_living_ones_kept(pool,
     assert worker.report(started()).status_code == 200
     worker.claim = first
     assert worker.report().status_code == 401
+
+
+def test_a_run_that_has_ended_cannot_be_handed_back(pool, build):
+    run_id = pool.submit(build.experiment())
+    worker = pool.worker()
+    worker.take()
+    worker.report(started(), finished())
+    for fault in (False, True):
+        assert code(worker.hand_back(fault=fault)) == "fenced"
+    assert pool.status(run_id).state == RunState.COMPLETED

@@ -70,11 +70,13 @@ def hand_back(world: World, run_id: str, segment: int, given: HandBack) -> None:
     with world.store.write() as session:
         pair = runs.get(session, run_id)
         _check_fence(pair, segment, given.fence)
+        if RunState(pair.state.state).ended:
+            raise claims.fenced(pair, segment, given.fence)
         if pair.run.wanted == "stop":
             runs.settle_stop(pair, now)
         elif given.fault:
             runs.lose_worker(pair, given.message or "its worker failed", now)
-        elif not RunState(pair.state.state).ended:
+        else:
             runs.requeue(pair, _continues(pair, world, given.message), now)
     world.bell.ring()
 
