@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import time
 from collections.abc import Iterator
 
@@ -50,12 +51,13 @@ def logs(session: Session, run: str, follow: bool, target: str | None) -> None:
 
 def log_of(platform: HttpPlatform, run: str, *, follow: bool) -> Iterator[str]:
     """The log; with `follow` what is added to it until the run has ended."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
     shown = 0
     while True:
         ended = not follow or platform.run_status(run).state.ended
-        text = "".join(platform.run_logs(run))
-        yield text[shown:]
-        shown = len(text)
+        news = platform.run_logs(run, after=shown)
+        shown += len(news)
+        yield decoder.decode(news, final=ended)
         if ended:
             return
         time.sleep(FOLLOW_EVERY_S)

@@ -228,11 +228,16 @@ class HttpPlatform:
         request = Request("POST", f"{_run_path(run_id)}/stop", repeatable=True)
         return _parse(RunStatus, self._door.call(request).text, request)
 
-    def run_logs(self, run_id: str) -> Iterator[str]:
-        """What the run's workers printed so far, in chunks."""
-        yield from self._door.text(
-            Request("GET", f"{_run_path(run_id)}/logs", repeatable=True, read_timeout_s=UPLOAD_TIMEOUT_S)
+    def run_logs(self, run_id: str, *, after: int = 0) -> bytes:
+        """What the run's workers printed so far, from byte `after` on; a character at its end may be half there."""
+        request = Request(
+            "GET",
+            f"{_run_path(run_id)}/logs",
+            {"after": str(after)} if after else {},
+            repeatable=True,
+            read_timeout_s=UPLOAD_TIMEOUT_S,
         )
+        return self._door.call(request).content
 
     def revisions(self, deployment: str, namespace: str) -> tuple[Revision, ...]:
         """Every rollout of a deployment, oldest first."""

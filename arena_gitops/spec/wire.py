@@ -12,7 +12,7 @@
 | `POST /api/v1/checks` | `CheckRequest` | NDJSON of `CheckResult`, then `CheckSummary` |
 | `GET  /api/v1/runs/{id}` | | `RunStatus` |
 | `GET  /api/v1/runs/{id}/events?after=N` | | NDJSON of `StoredEvent` |
-| `GET  /api/v1/runs/{id}/logs` | | text |
+| `GET  /api/v1/runs/{id}/logs?after=BYTES` | | text |
 | `POST /api/v1/runs/{id}/stop` | | `RunStatus` |
 | `POST /api/v1/workers/claim` | `ClaimRequest` | `Claim`, or 204 when there is nothing to do |
 | `POST /api/v1/workers/jobs/{run_id}/{segment}/events` | `EventBatch` | `EventReceipt` |

@@ -133,12 +133,16 @@ def test_a_log_is_followed_until_the_run_has_ended(arena, scripted):
     running = RUNNING.model_dump_json().encode()
     scripted.will(
         (200, running, {}),
-        (200, b"one\n", TEXT),
+        (200, "one é".encode()[:-1], TEXT),  # a character that is half there
         (200, ended, {}),
-        (200, b"one\ntwo\n", TEXT),
+        (200, "é\ntwo\n".encode()[1:], TEXT),
         (500, b"", {}),
     )
-    assert arena("runs", "logs", "--follow", "r_1")[:2] == (0, "one\ntwo\n")
+    assert arena("runs", "logs", "--follow", "r_1")[:2] == (0, "one é\ntwo\n")
+    assert [a.path for a in scripted.asked if "logs" in a.path] == [
+        "/api/v1/runs/r_1/logs",
+        "/api/v1/runs/r_1/logs?after=5",
+    ]
 
 
 def test_an_unknown_run_is_the_servers_own_message(arena, scripted):

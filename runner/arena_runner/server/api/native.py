@@ -114,12 +114,14 @@ def get_events(world: TheWorld, _caller: Viewer, run_id: str, after: int = 0) ->
 
 
 @router.get("/runs/{run_id}/logs")
-def get_logs(world: TheWorld, _caller: Viewer, run_id: str) -> Response:
-    """What the run's workers printed, one after the other."""
+def get_logs(
+    world: TheWorld, _caller: Viewer, run_id: str, after: Annotated[int, Query(ge=0)] = 0
+) -> Response:
+    """What the run's workers printed, one after the other, from byte `after` on."""
     with world.store.read() as session:
         runs.get(session, run_id)
     path = world.home.run(run_id) / "logs" / "worker.log"
-    return StreamingResponse(_text(path), media_type="text/plain; charset=utf-8")
+    return StreamingResponse(_text(path, after), media_type="text/plain; charset=utf-8")
 
 
 @router.post("/runs/{run_id}/stop")
@@ -154,10 +156,11 @@ def resume(world: TheWorld, _caller: Editor, deployment: str, body: ResumeReques
     return rollbacks.resume(world, deployment, body.owner)
 
 
-def _text(path: Path) -> Iterator[bytes]:
+def _text(path: Path, after: int) -> Iterator[bytes]:
     """What a log holds; it may grow while it is read."""
     if path.is_file():
         with path.open("rb") as file:
+            file.seek(after)
             while chunk := file.read(CHUNK):
                 yield chunk
 

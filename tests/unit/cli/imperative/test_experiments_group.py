@@ -43,6 +43,7 @@ def test_a_run_is_found_by_the_name_and_by_the_id_of_its_experiment(trained):
     assert arena.json("experiments", "status", "My Sums")["state"] == "completed"
     assert arena.json("experiments", "wait", "My Sums")["state"] == "completed"
     assert "segment 0 from iteration 0" in arena("experiments", "logs", "--follow", "My Sums")
+    assert "segment 0" in arena.json("experiments", "logs", "My Sums")["log"]
     assert (
         "there is no experiment 'Your Sums'" in arena.both("experiments", "status", "Your Sums", expect=1)[1]
     )
