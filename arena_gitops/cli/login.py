@@ -52,6 +52,9 @@ class LoggedOut(BaseModel):
 @click.option(
     "--token-stdin", is_flag=True, help="Read a token of the server from standard input; needs no browser."
 )
+@click.option(
+    "--force", is_flag=True, hidden=True, expose_value=False
+)  # of the published client; ours always asks
 @click.option("--no-browser", is_flag=True, help="Open nothing; print the address.")
 @click.option(
     "--timeout", type=Duration(), default="10m", show_default=True, help="How long to wait for the approval."
