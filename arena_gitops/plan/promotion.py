@@ -122,7 +122,10 @@ def _promoted(
     """The change that moves traffic to what people have chosen."""
     now = f"{status.checkpoint} of {status.run_id}" if status.checkpoint else "nothing"
     where = f"{choice.checkpoint} of {choice.run_id}"
-    message = f"@{choice.alias} is version {choice.version}: {where} (v{choice.run_version}); {now} serves"
+    by = f", set by {choice.by}" if choice.by else ""
+    message = (
+        f"@{choice.alias} is version {choice.version}{by}: {where} (v{choice.run_version}); {now} serves"
+    )
     outdated = experiment is not None and choice.run_version != experiment.version
     warning = (
         f"alias points to v{choice.run_version}, repo is v{experiment.version}"

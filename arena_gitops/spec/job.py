@@ -251,7 +251,6 @@ class Started(_Event):
     max_steps: int
     resumed_at_iteration: int | None = None
     request_id: str | None = None
-    """of the request that made the run"""
 
 
 class Progress(_Event):

@@ -20,6 +20,8 @@
 | `POST /api/v1/deployments/{name}/rollback` | `RollbackRequest` | `ResourceDocument` |
 | `POST /api/v1/deployments/{name}/resume` | `ResumeRequest` | `ResourceDocument` |
 | `GET  /api/v1/tiers` | | list of `Tier` |
+| `GET  /api/v1/audit?model=&alias=&limit=` | | list of `AliasChange`, newest first |
+| `/api/v1/secrets…` | `spec.secret` | |
 | `/api/v1/workers/…`, `/api/v1/models/…` | `spec.worker` | |
 | `GET  /healthz`, `/readyz` | | `{"ok": true, …}` |
 
@@ -105,6 +107,26 @@ class AliasChoice(Frozen):
     """whether an apply has taken this choice over; only an apply moves traffic"""
     message: str = ""
     """why it names nothing, in words"""
+    by: str | None = None
+    """who set the alias; None where it was not set through the server"""
+    since: float | None = None
+
+
+class AliasChange(Frozen):
+    """One change of an alias of a registered model."""
+
+    at: float
+    model: str
+    alias: str
+    old: str | None
+    """the version it pointed to before; None: there was no such alias"""
+    new: str | None
+    """None: the alias was removed"""
+    by: str | None
+    """None: it was changed in MLflow itself, past the server"""
+    request_id: str | None = None
+    outcome: Literal["asked", "done", "refused"]
+    """`asked`: MLflow's answer was never heard"""
 
 
 class Hold(Frozen):
@@ -342,6 +364,8 @@ class Claim(Frozen):
     heartbeat_s: float = 10.0
     token: str | None = None
     """opens this job and nothing else, until another worker claims it"""
+    secrets: dict[str, str] = Field(default_factory=dict, repr=False)
+    """values of those that the job's reward names; in no other document"""
 
 
 class EventBatch(Frozen):

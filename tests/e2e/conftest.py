@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from mlflow_inside import mlflow_inside
 from tiny_models import make_tiny_model
 
 from arena_gitops.platforms.local import Home, stop_local
@@ -158,9 +159,8 @@ class Mlflow:
 
 
 @pytest.fixture(scope="module")
-def mlflow(state):
+def mlflow(state, site):
     """The MLflow that the server of this module started."""
     from mlflow.tracking import MlflowClient
 
-    url = next(r["run"]["mlflow_url"] for r in state.values() if r["run"])
-    return Mlflow(MlflowClient(url.partition("/#/")[0]))
+    return Mlflow(MlflowClient(mlflow_inside(site.home)))

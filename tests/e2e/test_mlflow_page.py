@@ -30,10 +30,14 @@ def tracked(state, mlflow, until):
 
 
 @pytest.fixture(scope="module")
-def page():
-    """A headless Chromium's page."""
+def page(site, state):
+    """A headless Chromium's page, logged in."""
     PICTURES.mkdir(exist_ok=True)
     with chromium_page(viewport={"width": 1500, "height": 1000}) as page:
+        page.goto(site.server()["url"] + "/login")
+        page.get_by_label("Token").fill(site.server()["token"])
+        page.get_by_role("button", name="Log in").click()
+        page.get_by_role("link", name="MLflow").wait_for()
         yield page
 
 

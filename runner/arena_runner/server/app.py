@@ -6,8 +6,10 @@ from fastapi import FastAPI
 
 from arena_runner.server.api import (
     arena,
+    audit,
     blobs,
     checks,
+    dashboard,
     door,
     health,
     inference,
@@ -31,8 +33,8 @@ def create_app(world: World) -> FastAPI:
     app.state.meters = Meters(world)
     door.install(app)
     routers = (health.router, native.router, blobs.router, workers.router, checks.router, leases.router)
-    for router in (*routers, *arena.routers, inference.router, sessions.router, openai.router):
+    for router in (*routers, audit.router, *arena.routers, inference.router, sessions.router, openai.router):
         app.include_router(router)
-    for router in (login_pages, device_page, device_login):
+    for router in (login_pages, device_page, device_login, dashboard.router):
         app.include_router(router)
     return app

@@ -14,6 +14,8 @@ import httpx
 from arena_gitops.errors import UsageError
 from arena_runner.server.controllers.loop import Controller
 from arena_runner.server.home import Home
+from arena_runner.server.keys import Keys
+from arena_runner.server.registry import credentials
 from arena_runner.server.supervised import Program, Supervised
 from arena_runner.server.world import World
 
@@ -27,16 +29,29 @@ START_S, WATCH_S = 0.5, 5.0
 """How often to look while MLflow starts, and once it runs."""
 
 
-def program(home: Home) -> Program:
-    """`mlflow server` on SQLite and a folder of the home, on loopback, with one worker."""
+def secret_path(keys: Keys) -> str:
+    """The path below which our MLflow answers.
+
+    It listens on a port that every user of this machine can reach, and knows no passwords.
+    """
+    return f"/{keys.derive('mlflow').hex()[:40]}"
+
+
+def program(home: Home, secret: str) -> Program:
+    """`mlflow server` on SQLite and a folder of the home, on loopback, with one worker.
+
+    The secret goes by its environment, which other users cannot read, and not by its command line.
+    """
+    environment = {"ARENA_HOME": str(home.root), "MLFLOW_STATIC_PREFIX": secret, **QUIET}
 
     def command(port: int, _token: str) -> Sequence[str]:
         store = f"sqlite:///{home.mlflow / 'mlflow.db'}"
         where = ("--backend-store-uri", store, "--artifacts-destination", str(home.mlflow / "artifacts"))
         network = ("--host", "127.0.0.1", "--port", str(port), "--workers", "1")
-        return (sys.executable, "-m", "mlflow", "server", *where, "--serve-artifacts", *network)
+        quiet = ("--uvicorn-opts", "--no-access-log")  # it would write the secret down, and is long
+        return (sys.executable, "-m", "mlflow", "server", *where, "--serve-artifacts", *network, *quiet)
 
-    return Program("mlflow", command, lambda _token: {"ARENA_HOME": str(home.root), **QUIET}, "/health")
+    return Program("mlflow", command, lambda _token: environment, f"{secret}/health")
 
 
 class MlflowController(Controller):
@@ -47,7 +62,8 @@ class MlflowController(Controller):
         if uri is not None and urlsplit(uri).scheme not in {"http", "https"}:
             raise UsageError(f"--mlflow-uri {uri}: expected the http(s) address of an MLflow tracking server")
         self._uri = uri.rstrip("/") if uri else None
-        self._own = None if uri else Supervised(world.home, program(world.home))
+        self._secret = secret_path(world.keys)
+        self._own = None if uri else Supervised(world.home, program(world.home, self._secret))
 
     def reconcile(self) -> None:
         """One look; a start or restart if need be."""
@@ -55,7 +71,7 @@ class MlflowController(Controller):
         if self._own is not None:
             endpoint = self._own.look()
             links.starts["mlflow"] = self._own.starts
-            links.mlflow = self._own.endpoint.url if self._own.endpoint else None
+            links.mlflow = self._own.endpoint.url + self._secret if self._own.endpoint else None
             self._tell(endpoint is not None)
         elif self._uri is not None:
             links.mlflow = self._uri
@@ -79,6 +95,6 @@ class MlflowController(Controller):
 
 def _answers(uri: str) -> bool:
     try:
-        return httpx.get(f"{uri}/health", timeout=5.0).status_code == 200
+        return httpx.get(f"{uri}/health", timeout=5.0, auth=credentials()).status_code == 200
     except httpx.TransportError:
         return False

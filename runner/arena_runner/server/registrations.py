@@ -16,7 +16,7 @@ from arena_gitops.spec.job import Checkpoint, RunState
 from arena_runner.server.choice import best, fittest_at
 from arena_runner.server.ledger import Ledger, NewVersion
 from arena_runner.server.registry import BEST, SERVING, model_name
-from arena_runner.server.services import runs
+from arena_runner.server.services import audit, runs
 from arena_runner.server.services.deployments import serving_revisions
 from arena_runner.server.store.tables import (
     AliasRow,
@@ -129,6 +129,8 @@ class Registrar:
     def _mirror(self, actual: dict[tuple[str, str], str]) -> None:
         now = self._world.clock()
         with self._world.store.write() as session:
+            before = {(row.model, row.alias): row.version for row in session.scalars(select(AliasRow))}
+            audit.compare(session, before, actual, now)
             session.execute(delete(AliasRow))
             rows = (AliasRow(model=m, alias=a, version=v, updated=now) for (m, a), v in actual.items())
             session.add_all(rows)

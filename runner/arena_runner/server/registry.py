@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import httpx
@@ -14,6 +16,23 @@ SERVING = "serving"
 def model_name(namespace: str, experiment: str) -> str:
     """The registered model of an experiment; previews have their own."""
     return experiment if namespace == "main" else f"{namespace}.{experiment}"
+
+
+def credentials() -> httpx.Auth | None:
+    """How this server logs in at an MLflow that asks for it: the variables that MLflow's own client reads."""
+    token, user = os.environ.get("MLFLOW_TRACKING_TOKEN"), os.environ.get("MLFLOW_TRACKING_USERNAME")
+    if user:
+        return httpx.BasicAuth(user, os.environ.get("MLFLOW_TRACKING_PASSWORD", ""))
+    return _Bearer(token) if token else None
+
+
+class _Bearer(httpx.Auth):
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        yield request
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +54,7 @@ def ask_alias(mlflow: str | None, model: str, alias: str) -> AliasAnswer:
             params={"name": model, "alias": alias},
             timeout=5.0,
             trust_env=False,
+            auth=credentials(),
         )
     except httpx.TransportError:
         return AliasAnswer(None, reachable=False)

@@ -60,6 +60,8 @@ class Settings(Frozen):
 
     limits: Limits = Limits()
     models: Models = Models()
+    public_url: str | None = Field(default=None, pattern=r"^https?://[^/?#]+$")
+    """the address by which people reach this server, when that is not the one it listens on"""
     log_format: Literal["text", "json"] = "text"
     """of the server's own lines; `--log-format` and ARENA_LOG_FORMAT go before it"""
     hub: Hub = Hub()

@@ -82,7 +82,8 @@ class Tracker(Controller):
             pause = PAUSES_S[min(self._failures, len(PAUSES_S) - 1)]
             self._failures += 1
             self._not_before = self.world.clock() + pause
-            log.warning("MLflow did not take it; again in %g s: %s", pause, str(problem)[:500])
+            told = str(problem).replace(ledger.uri, "MLflow")[:500]  # its address is a secret
+            log.warning("MLflow did not take it; again in %g s: %s", pause, told)
 
     def _has_registrations(self) -> bool:
         with self.world.store.read() as session:

@@ -76,6 +76,16 @@ class World:
     clock: Callable[[], float] = time.time
 
     @property
+    def public(self) -> str:
+        """The address that people are told."""
+        return self.settings.public_url or self.links.server
+
+    @property
+    def dashboard(self) -> str | None:
+        """Where people see MLflow: behind our login; None while there is no MLflow."""
+        return f"{self.public}/mlflow" if self.links.mlflow else None
+
+    @property
     def keys(self) -> Keys:
         """What this server encrypts and signs with."""
         return keys_of(self.home)

@@ -212,9 +212,9 @@ def shared_server(tmp_path_factory):
     end(server)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def tracking_server(tmp_path_factory):
-    """A server of the whole module with an MLflow of its own."""
+    """A server with an MLflow of its own, for all who need one; each test uses names of its own."""
     server = Server(tmp_path_factory.mktemp("tracked") / "home", mlflow=None).start()
     yield server
     end(server)

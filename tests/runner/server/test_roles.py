@@ -22,6 +22,8 @@ OPEN = {
     "/openapi.json": "the protocol is published",
     "/docs": "the protocol, for people",
     "/docs/oauth2-redirect": "part of it",
+    "/mlflow": "leads to the slash",
+    "/mlflow/{path:path}": "who may do what there has a table of its own: test_mlflow_rules",
     "/login": "who logs in has no session yet",
     "/logout": "needs the session's own proof, and nothing else",
     "/device": "asks for a browser's session itself, and sends people to the login",

@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from mlflow_inside import mlflow_inside
 
 from arena_gitops.app import Consent, World, apply, plan, wait
 from arena_gitops.apply.wait import Patience, Until
@@ -37,8 +38,8 @@ def mlflow(tracked, build):
     """A client of that MLflow, once it has everything."""
     from mlflow import MlflowClient
 
-    server, run_id = tracked
-    client = MlflowClient(server.run(run_id)["mlflow_url"].split("/#/")[0])
+    server, _ = tracked
+    client = MlflowClient(mlflow_inside(server.home))
     build.until(lambda: parent(client).info.status == "FINISHED", 60)
     build.until(lambda: len(client.search_model_versions("name = 'exp'")) == 4, 30)
     build.until(lambda: client.get_registered_model("exp").aliases, 30)
@@ -191,8 +192,8 @@ def test_a_run_completes_while_mlflow_is_dead_and_mlflow_learns_everything_later
 
 def test_everything_written_twice_is_there_once(tracked, mlflow):
     """A crash between MLflow's answer and our own mark repeats the call."""
-    server, run_id = tracked
-    ledger = Ledger(server.run(run_id)["mlflow_url"].split("/#/")[0])
+    server, _ = tracked
+    ledger = Ledger(mlflow_inside(server.home))
     experiment, key = ledger.experiment("twice"), {"arena.run": "r_twice"}
     runs = {ledger.open_run(experiment, "twice v1", key, key) for _ in range(2)}
     assert len(runs) == 1

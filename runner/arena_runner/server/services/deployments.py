@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from arena_gitops.spec.wire import AliasChoice, DeploymentSpec, Owner
 from arena_runner.server.registry import ask_alias, model_name
+from arena_runner.server.services import audit
 from arena_runner.server.store.tables import (
     CheckpointRow,
     DeploymentStateRow,
@@ -50,7 +51,7 @@ def look_up_alias(world: World, owner: Owner, spec: DeploymentSpec) -> Pin | Non
     if not answer.reachable:
         return Pin(missing=f"alias {alias!r} is unknown: MLflow did not answer; apply again", known=False)
     if answer.version is None:
-        page = f"{world.links.mlflow}/#/models/{model}"
+        page = f"{world.dashboard}/#/models/{model}"
         return Pin(missing=f"waiting for alias {alias!r} on model {model}: set it at {page} and apply again")
     with world.store.read() as session:
         query = select(RegistrationRow).where(RegistrationRow.model == model)
@@ -75,12 +76,13 @@ def choices(world: World, owner: Owner) -> dict[str, AliasChoice]:
         spec = DeploymentSpec.model_validate(raw)
         pin = look_up_alias(world, owner, spec)
         if pin is not None:
-            found[name] = _choice(world, owner, name, spec.checkpoint.removeprefix("@"), pin)
+            found[name] = _choice(world, owner, name, spec, pin)
     return found
 
 
-def _choice(world: World, owner: Owner, name: str, alias: str, pin: Pin) -> AliasChoice:
+def _choice(world: World, owner: Owner, name: str, spec: DeploymentSpec, pin: Pin) -> AliasChoice:
     """A pin as the state document tells it."""
+    alias, experiment = spec.checkpoint.removeprefix("@"), spec.experiment
     if pin.missing:
         return AliasChoice(alias=alias, known=pin.known, message=pin.missing)
     with world.store.read() as session:
@@ -89,8 +91,12 @@ def _choice(world: World, owner: Owner, name: str, alias: str, pin: Pin) -> Alia
         query = select(CheckpointRow.digest).where(CheckpointRow.run_id == pin.run_id)
         query = query.where(CheckpointRow.step == pin.step, CheckpointRow.member == pin.member)
         digest = session.scalar(query)
+        chosen = audit.latest(session, model_name(owner.namespace, experiment), alias)
+    known = chosen is not None and chosen.new == pin.version
     return AliasChoice(
         alias=alias,
+        by=chosen.by if chosen and known else None,
+        since=chosen.at if chosen and known else None,
         version=pin.version,
         run_id=pin.run_id,
         run_version=run.version,

@@ -79,7 +79,7 @@ def deployment_status(
     """Rows to `DeploymentStatus`; `revision` is the one that serves."""
     served = {"run_id": revision.run_id, "checkpoint": revision.checkpoint} if revision else {}
     if revision:
-        served |= {"digest": revision.digest, "url": f"{world.links.server}/i/{row.name}"}
+        served |= {"digest": revision.digest, "url": f"{world.public}/i/{row.name}"}
     refused = row.refused is not None and row.state == "held"
     return DeploymentStatus.model_validate(
         {

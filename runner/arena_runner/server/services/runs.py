@@ -254,6 +254,6 @@ def describe(pair: RunPair, checkpoints: Mapping[str, tuple[Checkpoint, ...]], w
 
 
 def _mlflow_url(state: RunStateRow, world: World) -> str | None:
-    if not state.tracking or not world.links.mlflow:
+    if not state.tracking or not world.dashboard:
         return None
-    return f"{world.links.mlflow}/#/experiments/{state.tracking['experiment']}/runs/{state.tracking['run']}"
+    return f"{world.dashboard}/#/experiments/{state.tracking['experiment']}/runs/{state.tracking['run']}"
