@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from arena_gitops.errors import ArenaError
 from arena_gitops.spec.job import JobSpec
 from arena_runner.checkpoint import file_digest, state_folders
+from arena_runner.model_cache import models_folder
 from arena_runner.patience import patiently
 from arena_runner.ports import Materials
 from arena_runner.server_link import ServerLink
@@ -17,8 +18,13 @@ AWAY_S = 1800.0
 """how long a worker waits for a server that is away once it has a job"""
 
 
-def bring(job: JobSpec, link: ServerLink, folder: Path, models_dir: Path | None) -> Materials:
-    """Download what the job names by digest, unless it is here already."""
+def bring(
+    job: JobSpec, link: ServerLink, folder: Path, models_dir: Path | None, cache: Path | None = None
+) -> Materials:
+    """Download what the job names by digest, unless it is here already.
+
+    With a `cache` the base model is the server's, where it has it; else it is sought in `models_dir` and on the hub.
+    """
     inputs = job.inputs
     dataset: tuple[Path, ...] = ()
     if inputs.dataset and inputs.dataset.digest:
@@ -30,8 +36,14 @@ def bring(job: JobSpec, link: ServerLink, folder: Path, models_dir: Path | None)
         reward=_laid_out(link, folder, "reward", inputs.reward.files) if inputs.reward else None,
         base=_laid_out(link, folder, "base", inputs.base.files) if inputs.base else None,
         resume=_resume(job, link, folder),
-        models_dir=models_dir,
+        models_dir=_models(job, link, cache) or models_dir,
     )
+
+
+def _models(job: JobSpec, link: ServerLink, cache: Path | None) -> Path | None:
+    if cache is None or job.model is None:
+        return None
+    return models_folder(link, job.model, cache, AWAY_S)
 
 
 def _blob(link: ServerLink, folder: Path, digest: str, name: Path) -> Path:

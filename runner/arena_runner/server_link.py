@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+from urllib.parse import quote
 
 import httpx
 from pydantic import ValidationError
 
 from arena_gitops.errors import ArenaError
+from arena_gitops.spec.job import ModelRef
 from arena_gitops.spec.wire import REQUEST_ID, Claim, ClaimRequest, ErrorBody, EventBatch, EventReceipt
-from arena_gitops.spec.worker import HandBack, WorkerHello, WorkerWelcome
+from arena_gitops.spec.worker import HandBack, ModelFile, ModelListing, WorkerHello, WorkerWelcome
 from arena_runner.checkpoint import file_digest
 
 API = "/api/v1"
@@ -111,15 +114,43 @@ class ServerLink:
         finally:
             Path(name).unlink(missing_ok=True)
 
+    def model_listing(self, model: ModelRef) -> ModelListing | None:
+        """The files of a base model on the server; None when it has none of that name."""
+        answer = self._call("GET", _model_path(model), allow={404}, timeout=BLOB_TIMEOUT)
+        return None if answer.status_code == 404 else ModelListing.model_validate_json(answer.content)
+
+    def get_model_file(self, model: ModelRef, file: ModelFile, target: Path) -> None:
+        """Download a file of a base model, continuing what a broken line has left of it."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(f"{target.name}.part")
+        have = part.stat().st_size if part.exists() else 0
+        headers = dict(self._pass)
+        if 0 < have < file.size:
+            headers |= {"Range": f"bytes={have}-", "If-Range": f'"{file.digest}"'}
+        path = _model_path(model) + quote(file.path)
+        with self._stream(path, headers) as answer, _opened(part, answer) as opened:
+            for (
+                chunk
+            ) in answer.iter_bytes():  # as it comes, so that what has come is kept when the line breaks
+                opened.write(chunk)
+        if (found := file_digest(part)) != file.digest:
+            part.unlink()
+            raise RefusedError(f"{file.path} of model {model.id} arrived as {found}, not {file.digest}")
+        part.replace(target)
+
     def _download(self, digest: str, write: Callable[[bytes], object]) -> None:
-        path = f"{API}/blobs/{digest}"
+        with self._stream(f"{API}/blobs/{digest}", self._pass) as answer:
+            for chunk in answer.iter_bytes(CHUNK):
+                write(chunk)
+
+    @contextmanager
+    def _stream(self, path: str, headers: Mapping[str, str]) -> Iterator[httpx.Response]:
         try:
-            with self._client.stream("GET", path, headers=self._pass, timeout=BLOB_TIMEOUT) as answer:
-                if answer.status_code != 200:
+            with self._client.stream("GET", path, headers=headers, timeout=BLOB_TIMEOUT) as answer:
+                if answer.status_code not in {200, 206}:
                     answer.read()
                     _check(answer)
-                for chunk in answer.iter_bytes(CHUNK):
-                    write(chunk)
+                yield answer
         except httpx.TransportError as error:
             raise UnreachableError(f"GET {path}: {error}") from error
 
@@ -145,6 +176,15 @@ def _check(answer: httpx.Response) -> None:
     if status in {408, 425, 429} or status >= 500:
         raise UnreachableError(said)
     raise RefusedError(said)
+
+
+def _opened(part: Path, answer: httpx.Response) -> IO[bytes]:
+    """A file to be continued where the server does so, else begun again."""
+    return part.open("ab" if answer.status_code == 206 else "wb")
+
+
+def _model_path(model: ModelRef) -> str:
+    return f"{API}/models/{quote(model.id)}@{quote(model.revision or 'main', safe='')}/"
 
 
 def _words(answer: httpx.Response) -> str:

@@ -56,7 +56,7 @@ def command(server: str, tier: str, **options: Any) -> None:
     leaving = Leaving(LOCAL_GRACE_S if run_id else options["grace"])
     try:
         with leaving.on_signals():
-            post = _post(tier, options["workdir"])
+            post = _post(tier, options["workdir"], run_id)
             if run_id:
                 raise SystemExit(work_one(link, post, run_id, leaving))
             work_pool(link, post, leaving, Shift(once=options["once"], max_jobs=options["max_jobs"]))
@@ -75,9 +75,15 @@ def _token(given: str | None, file: Path | None) -> str:
     return token
 
 
-def _post(tier: str, workdir: Path | None) -> Post:
+def _post(tier: str, given: Path | None, run_id: str | None) -> Post:
     models = os.environ.get("ARENA_MODELS_DIR")
-    home = default_models_dir().parent
+    workdir = (given or default_models_dir().parent / "worker").resolve()
     host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()).strip("-.") or "worker"
     worker_id = f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
-    return Post((workdir or home / "worker").resolve(), Path(models) if models else None, tier, worker_id)
+    return Post(
+        workdir=workdir,
+        models_dir=Path(models) if models else None,
+        tier=tier,
+        worker_id=worker_id,
+        models_cache=None if run_id else workdir / "models",
+    )

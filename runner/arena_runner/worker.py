@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -41,6 +41,8 @@ class Post:
     models_dir: Path | None
     tier: str
     worker_id: str
+    models_cache: Path | None = None
+    """where models of the server are kept; None: the models folder is the server's own"""
 
 
 class Outcome(StrEnum):
@@ -114,7 +116,8 @@ def _segment(link: ServerLink, post: Post, claim: Claim, leaving: Leaving) -> Ou
     with journal, leaving.holding(journal, lambda why: give_back(link, claim, why)):
         try:
             ports = Reporting(journal, job.limits.max_runtime_s)
-            ports.emit(train(job, bring(job, link, folder, post.models_dir), ports))
+            materials = bring(job, link, folder, post.models_dir, post.models_cache)
+            ports.emit(train(job, replace(materials, secrets=claim.secrets), ports))
         except (InterruptedRunError, FencedError) as error:
             why = error.why if isinstance(error, InterruptedRunError) else Stop.FENCED
             return _left(link, claim, journal, why, leaving)

@@ -21,6 +21,7 @@ from arena_runner.server.api import (
 )
 from arena_runner.server.api.device import router as device_page
 from arena_runner.server.api.login import router as login_pages
+from arena_runner.server.api.models import router as base_models
 from arena_runner.server.api.oidc import router as device_login
 from arena_runner.server.metrics import Meters
 from arena_runner.server.world import VERSION, World
@@ -33,7 +34,8 @@ def create_app(world: World) -> FastAPI:
     app.state.meters = Meters(world)
     door.install(app)
     routers = (health.router, native.router, blobs.router, workers.router, checks.router, leases.router)
-    for router in (*routers, audit.router, *arena.routers, inference.router, sessions.router, openai.router):
+    routers += (audit.router, base_models)
+    for router in (*routers, *arena.routers, inference.router, sessions.router, openai.router):
         app.include_router(router)
     for router in (login_pages, device_page, device_login, dashboard.router):
         app.include_router(router)
