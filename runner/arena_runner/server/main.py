@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -26,6 +27,7 @@ from arena_runner.server.home import Home
 from arena_runner.server.plant import Plant
 from arena_runner.server.services import resources
 from arena_runner.server.settings import load_settings, load_tiers
+from arena_runner.server.store.address import VARIABLE, database_of
 from arena_runner.server.store.database import Store
 from arena_runner.server.world import VERSION, World
 
@@ -37,24 +39,29 @@ log = logging.getLogger(__name__)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=0, help="Port; 0: the one used last, else a free one.")
 @click.option("--mlflow-uri", help="A tracking server that runs already; default: start one.")
+@click.option("--database", help=f"Address of a PostgreSQL database; better in {VARIABLE}. Default: SQLite.")
 @logs.option
-def command(
-    home: Path | None, host: str, port: int, mlflow_uri: str | None, log_format: logs.Form | None
+def command(  # noqa: PLR0917 - click passes them by name
+    home: Path | None,
+    host: str,
+    port: int,
+    mlflow_uri: str | None,
+    database: str | None,
+    log_format: logs.Form | None,
 ) -> None:
     """Run the control plane of one home."""
     try:
         logs.configure(log_format or load_settings(Home.find(home).settings).log_format)
-        serve(Home.find(home), host, port, mlflow_uri)
+        serve(Home.find(home), host, port, mlflow_uri, database)
     except ArenaError as problem:
         click.echo(f"error: {problem}", err=True)
         raise SystemExit(problem.exit_code) from problem
 
 
-def serve(home: Home, host: str, port: int, mlflow_uri: str | None) -> None:
+def serve(home: Home, host: str, port: int, mlflow_uri: str | None, database: str | None = None) -> None:
     """Run until told to stop."""
     home.prepare()
-    with life.only_server(home):
-        world = open_world(home)
+    with life.only_server(home), _only_server(home, database) as world:
         previous = life.remembered(home)
         token = issue_embedded(world, previous.token if previous else None)
         resources.forget_old_answers(world)
@@ -68,8 +75,7 @@ def serve(home: Home, host: str, port: int, mlflow_uri: str | None) -> None:
         http = _Http(config, plant, lambda: life.announce(home, port=bound, token=token, version=VERSION))
         http.run(sockets=[listener])
         plant.close()
-        world.store.close()
-        log.info("stopped")
+    log.info("stopped")
 
 
 def _reachable(host: str) -> str:
@@ -79,13 +85,32 @@ def _reachable(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def open_world(home: Home) -> World:
+def open_world(home: Home, database: str | None = None) -> World:
     """Settings, database (migrated) and blobs of a home."""
+    world = _world(home, database)
+    world.store.migrate()
+    return world
+
+
+@contextmanager
+def _only_server(home: Home, database: str | None) -> Iterator[World]:
+    """The world of a home while no other server uses its database."""
+    world = _world(home, database)
+    try:
+        with world.store.only_server():
+            world.store.migrate()
+            yield world
+    finally:
+        world.store.close()
+
+
+def _world(home: Home, database: str | None) -> World:
+    settings = load_settings(home.settings)
     return World(
         home=home,
-        store=Store.open(f"sqlite:///{home.database}"),
+        store=Store(database_of(home, settings, database)),
         blobs=BlobStore(home.blobs),
-        settings=load_settings(home.settings),
+        settings=settings,
         tiers=load_tiers(home.tiers),
     )
 

@@ -58,6 +58,8 @@ class Workers(Process):
 class Settings(Frozen):
     """`settings.yaml`."""
 
+    database: str | None = Field(default=None, repr=False)
+    """address of a PostgreSQL database; default: an SQLite file in the home"""
     limits: Limits = Limits()
     models: Models = Models()
     public_url: str | None = Field(default=None, pattern=r"^https?://[^/?#]+$")

@@ -7,11 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
 import pytest
+from postgres import on_both
+from sqlalchemy import text
 
 from arena_gitops.spec.digest import fingerprint
 from arena_gitops.spec.wire import Owner, PutResource, Tier
@@ -61,6 +64,8 @@ class Server:
     settings: dict = field(default_factory=dict)
     tiers: int | None = None
     """slots of its one tier; None: the default tiers"""
+    database: str | None = None
+    """address; None: its own default, or what the test says otherwise"""
     ready_after_s: float = 0.0
     process: subprocess.Popen | None = None
     http: httpx.Client | None = None
@@ -77,11 +82,22 @@ class Server:
         command = [sys.executable, "-m", "arena_runner.cli", "server", "--home", str(self.home)]
         command += ["--mlflow-uri", self.mlflow] if self.mlflow else []
         with (self.home / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=self.environment())
         began = time.monotonic()
         self.connect()
         self.ready_after_s = time.monotonic() - began
         return self
+
+    def environment(self):
+        return os.environ | ({"ARENA_DATABASE_URL": self.database} if self.database else {})
+
+    def rows(self, statement, **values):
+        """What its database answers."""
+        engine = Store(self.database or f"sqlite:///{self.home / 'arena.db'}").engine
+        with engine.connect() as connection:
+            found = connection.execute(text(statement), values).all()
+        engine.dispose()
+        return found
 
     def connect(self):
         until(lambda: self.announcement().get("pid") == self.process.pid or self.process.poll() is not None)
@@ -169,8 +185,12 @@ class Clock:
         return self.now
 
 
+def pytest_generate_tests(metafunc):
+    on_both(metafunc)
+
+
 @pytest.fixture
-def world(tmp_path):
+def world(tmp_path, databases):
     """The insides of a server without its threads: a migrated database, blobs, a clock to be moved.
 
     Its tier has no slot: whatever works here is a worker that pulls.
@@ -178,24 +198,30 @@ def world(tmp_path):
     home = Home(tmp_path / "home")
     home.prepare()
     tier = Tier(id="local", num_cpus=2, ram_gb=4.0, credits_per_node_hour=1.0, slots=0)
-    store = Store.open(f"sqlite:///{home.database}")
-    yield World(home, store, BlobStore(home.blobs), Settings(), TierFile(tiers=(tier,)), clock=Clock())
-    store.close()
+    with databases.world(home.root) as url:
+        store = Store.open(url)
+        yield World(home, store, BlobStore(home.blobs), Settings(), TierFile(tiers=(tier,)), clock=Clock())
+        store.close()
+
+
+@contextmanager
+def serving(databases, home, **options):
+    """A server that is not started yet, on a database of its own; both end with the block."""
+    with databases.world(home) as url:
+        server = Server(home, database=url, **options)
+        try:
+            yield server
+        finally:
+            end(server)
 
 
 @pytest.fixture
-def make_server(tmp_path):
+def make_server(tmp_path, databases):
     """Servers of this test alone."""
-    made = []
-
-    def make(name="home", **options):
-        server = Server(tmp_path / name, **options)
-        made.append(server)
-        return server
-
-    yield make
-    for server in made:
-        end(server)
+    with ExitStack() as made:
+        yield lambda name="home", **options: made.enter_context(
+            serving(databases, tmp_path / name, **options)
+        )
 
 
 @pytest.fixture
@@ -205,19 +231,17 @@ def server(make_server):
 
 
 @pytest.fixture(scope="module")
-def shared_server(tmp_path_factory):
+def shared_server(tmp_path_factory, databases):
     """A server of the whole module, with room for eight workers; each test uses names of its own."""
-    server = Server(tmp_path_factory.mktemp("shared") / "home", tiers=8).start()
-    yield server
-    end(server)
+    with serving(databases, tmp_path_factory.mktemp("shared") / "home", tiers=8) as server:
+        yield server.start()
 
 
 @pytest.fixture(scope="session")
-def tracking_server(tmp_path_factory):
+def tracking_server(tmp_path_factory, databases):
     """A server with an MLflow of its own, for all who need one; each test uses names of its own."""
-    server = Server(tmp_path_factory.mktemp("tracked") / "home", mlflow=None).start()
-    yield server
-    end(server)
+    with serving(databases, tmp_path_factory.mktemp("tracked") / "home", mlflow=None) as server:
+        yield server.start()
 
 
 @pytest.fixture(scope="session")

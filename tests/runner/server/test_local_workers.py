@@ -2,9 +2,9 @@
 
 import os
 import signal
-import sqlite3
 
 import psutil
+import pytest
 
 from arena_runner.server.processes import clean_environment
 
@@ -14,9 +14,7 @@ def apply(server, build, name="exp", **script):
 
 
 def worker_of(server, run_id):
-    query = "select worker_pid from run_states where run_id = ?"
-    with sqlite3.connect(server.home / "arena.db") as database:
-        (pid,) = database.execute(query, [run_id]).fetchone()
+    [(pid,)] = server.rows("select worker_pid from run_states where run_id = :run", run=run_id)
     return pid
 
 
@@ -44,6 +42,7 @@ def test_a_worker_killed_in_mid_training_is_replaced_and_the_run_completes(share
     assert resumed[1] >= 1
 
 
+@pytest.mark.one_database
 def test_a_worker_that_always_dies_fails_the_run_with_its_last_words(shared_server, build):
     run_id = apply(shared_server, build, "dying", die_in=[[n, 1] for n in range(5)])
     run = shared_server.wait_run(run_id)
@@ -85,8 +84,7 @@ def test_a_chained_experiment_waits_for_its_base_and_gets_its_files(shared_serve
     first = apply(shared_server, build, "first", steps=16)
     assert shared_server.wait_run(chained)["state"] == "completed"
     best = shared_server.run(first)["best"]
-    with sqlite3.connect(shared_server.home / "arena.db") as database:
-        (inputs,) = database.execute("select inputs from runs where id = ?", [chained]).fetchone()
+    [(inputs,)] = shared_server.rows("select cast(inputs as text) from runs where id = :run", run=chained)
     assert all(digest in inputs for digest in best["files"].values())
 
 

@@ -4,6 +4,7 @@ for its place does not expect, fails here."""
 import re
 
 import pytest
+from sqlalchemy import select
 from starlette.testclient import TestClient
 
 from arena_gitops.spec.resource import Address
@@ -11,6 +12,7 @@ from arena_runner.server.api.door import RoleCheck
 from arena_runner.server.app import create_app
 from arena_runner.server.auth import INCLUDES, Role, issue
 from arena_runner.server.services import resources
+from arena_runner.server.store.tables import TokenRow
 
 DIGEST = "sha256:" + "0" * 64
 FILLED = {"kind": "project", "digest": DIGEST, "segment": "0"}
@@ -163,6 +165,8 @@ def test_a_worker_reads_the_blobs_of_its_job_and_no_others(world, client, run):
 
 def test_tokens_are_not_stored_in_clear(world):
     token = issue(world, Role.ADMIN, "me")
-    files = [p for p in world.home.root.rglob("*") if p.is_file()]
-    assert files
-    assert all(token.encode() not in path.read_bytes() for path in files)
+    with world.store.read() as session:
+        rows = str([vars(row) for row in session.scalars(select(TokenRow))])
+    assert "me" in rows
+    assert token not in rows
+    assert all(token.encode() not in p.read_bytes() for p in world.home.root.rglob("*") if p.is_file())

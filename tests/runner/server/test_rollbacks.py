@@ -10,7 +10,7 @@ import pytest
 @pytest.fixture
 def twice(shared_server, build, request):
     """A deployment that has served r1 and serves r2; and its name."""
-    server, name = shared_server, request.node.name.replace("_", "-")[-40:].strip("-")
+    server, name = shared_server, request.function.__name__.replace("_", "-")[-40:].strip("-")
     first = server.apply(name, build.experiment(name, seed=f"{name}1"))
     server.apply(name, build.deployment(name), kind="deployment")
     until_serving(server, build, name, 1)

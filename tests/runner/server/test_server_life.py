@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 
+@pytest.mark.one_database
 def test_the_announcement_is_private_and_names_this_process(shared_server):
     path = shared_server.home / "server.json"
     note = json.loads(path.read_text())
@@ -21,6 +22,7 @@ def test_the_announcement_is_private_and_names_this_process(shared_server):
     assert abs(psutil.Process(note["pid"]).create_time() - note["started"]) < 1
 
 
+@pytest.mark.one_database
 def test_a_second_server_for_the_same_home_refuses_and_names_the_first(shared_server):
     command = [sys.executable, "-m", "arena_runner.cli", "server", "--home", str(shared_server.home)]
     second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
@@ -36,6 +38,7 @@ def test_the_server_is_light_and_has_no_torch(shared_server):
     assert not [path for path in mapped if "torch" in path or "/mlflow/" in path]
 
 
+@pytest.mark.one_database
 def test_address_and_login_survive_a_stop_unless_the_port_is_taken_meanwhile(server):
     before = server.announcement()
     server.stop()
@@ -54,9 +57,10 @@ def test_address_and_login_survive_a_stop_unless_the_port_is_taken_meanwhile(ser
     assert server.announcement()["port"] != after["port"]
 
 
+@pytest.mark.one_database
 def test_a_stale_announcement_does_not_stop_a_new_server(make_server):
     server = make_server()
-    server.home.mkdir()
+    server.home.mkdir(exist_ok=True)
     stale = {"pid": os.getpid(), "started": 1.0, "port": 1, "token": "old", "version": "0.0.1"}
     (server.home / "server.json").write_text(json.dumps(stale))
     server.start()

@@ -9,15 +9,17 @@ from sqlalchemy import event, inspect
 
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import Owner
+from arena_runner.server.refusals import RefusedError
 from arena_runner.server.services import documents, resources
 from arena_runner.server.store.database import Store
-from arena_runner.server.store.tables import Base, MetaRow
+from arena_runner.server.store.schema import every_table
+from arena_runner.server.store.tables import MetaRow, RunRow
 
 
 def test_the_migrations_make_exactly_the_tables(world):
     with world.store.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
-        assert compare_metadata(context, Base.metadata) == []
+        assert compare_metadata(context, every_table()) == []
 
 
 def test_what_was_stored_by_the_first_version_survives_every_migration(tmp_path):
@@ -32,17 +34,19 @@ def test_what_was_stored_by_the_first_version_survives_every_migration(tmp_path)
 
 
 def test_opening_again_keeps_the_lineage(world):
-    again = Store.open(str(world.store.engine.url))
+    again = Store.open(world.store.url)
     assert again.lineage() == world.store.lineage()
     again.close()
 
 
-def test_two_databases_are_two_worlds(world, tmp_path):
-    other = Store.open(f"sqlite:///{tmp_path / 'other.db'}")
-    assert other.lineage() != world.store.lineage()
-    other.close()
+def test_two_databases_are_two_worlds(world, databases, tmp_path):
+    with databases.world(tmp_path / "other") as url:
+        other = Store.open(url)
+        assert other.lineage() != world.store.lineage()
+        other.close()
 
 
+@pytest.mark.one_database
 def test_the_database_writes_ahead(world):
     with world.store.engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
@@ -102,3 +106,18 @@ def test_state_asks_as_many_queries_for_thirty_resources_as_for_three(world, bui
     few = queries()
     fill(range(3, 30))
     assert queries() == few
+
+
+@pytest.mark.parametrize("number", [2**31, 2**62])
+def test_large_numbers_are_kept(world, build, number):
+    """Steps and bytes outgrow 32 bits, which is all that PostgreSQL's INTEGER has."""
+    put = resources.Put(Address("experiment", "exp"), build.experiment(steps=number), None)
+    run_id = resources.put(world, put).run.run_id
+    with world.store.read() as session:
+        assert session.get_one(RunRow, run_id).max_steps == number
+
+
+def test_a_number_no_database_can_keep_is_refused(world, build):
+    put = resources.Put(Address("experiment", "exp"), build.experiment(steps=2**63), None)
+    with pytest.raises(RefusedError, match="max_steps must be a positive number below"):
+        resources.put(world, put)

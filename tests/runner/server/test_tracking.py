@@ -176,6 +176,7 @@ def only_a_deployment(name, experiment, checkpoint):
     return DesiredState(owner=Owner(stack="choosers"), resources={address: resource})
 
 
+@pytest.mark.one_database
 def test_a_run_completes_while_mlflow_is_dead_and_mlflow_learns_everything_later(tracked, mlflow, build):
     server, _ = tracked
     ready = lambda: server.http.get("/readyz").json()["state"] == "ready"  # noqa: E731

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from arena_gitops.spec.wire import REQUEST_ID
 from arena_runner import logs
 from arena_runner.server.api.answers import error
+from arena_runner.server.faults import Fault, fault_of
 
 PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 HEADER = REQUEST_ID.lower().encode()
@@ -72,12 +73,14 @@ class _Request:
 
         try:
             await app(self.scope, receive, numbered)
-        except Exception:
+        except Exception as problem:
             log.exception("the request failed", extra=self._facts())
             if self.status is not None:
                 raise  # the answer has begun: cutting it off is all that can be said
             text = f"the server failed on this request; its log has the reason under {self.number}"
-            await error(500, "internal", text, {"request_id": self.number})(self.scope, receive, numbered)
+            fault = fault_of(problem) or Fault(500, "internal", text)
+            answer = error(fault.status, fault.code, fault.message, {"request_id": self.number})
+            await answer(self.scope, receive, numbered)
         finally:
             self._tell()
 

@@ -17,6 +17,9 @@ from arena_runner.server.store.tables import ResourceRow, RunRow, VersionRow
 from arena_runner.server.summary import Summary
 from arena_runner.server.world import World
 
+MOST_STEPS = 2**63
+"""What a database can count."""
+
 
 def check(world: World, spec: ExperimentSpec) -> None:
     """Refuse what could never be trained here, before anything is stored."""
@@ -25,8 +28,9 @@ def check(world: World, spec: ExperimentSpec) -> None:
     if name not in ALGORITHMS:
         known = ", ".join(sorted(ALGORITHMS))
         raise RefusedError(422, "unsupported-algorithm", f"this server trains {known}; not {name}")
-    if runs.max_steps_of(spec) <= 0:
-        raise RefusedError(422, "bad-spec", "manifest.training.max_steps must be a positive number")
+    if not 0 < runs.max_steps_of(spec) < MOST_STEPS:
+        message = f"manifest.training.max_steps must be a positive number below {MOST_STEPS}"
+        raise RefusedError(422, "bad-spec", message)
     missing = world.blobs.missing(_files(spec.inputs))
     if missing:
         message = f"upload these blobs first: {', '.join(missing)}"

@@ -6,12 +6,14 @@ migration in `migrations/versions`; a test compares the two.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from sqlalchemy import JSON, ForeignKey, Index, UniqueConstraint
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Integer, UniqueConstraint
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 Json = dict[str, Any]
+Big = Annotated[int, mapped_column(BigInteger().with_variant(Integer(), "sqlite"))]
+"""steps and bytes; PostgreSQL's INTEGER ends at 2^31, SQLite's does not"""
 HOLD = "hold"
 
 
@@ -119,7 +121,7 @@ class RunRow(Base):
     """`JobInputs`; the base adapter's files are filled in when its run has ended"""
     provenance: Mapped[Json]
     tier: Mapped[str | None]
-    max_steps: Mapped[int]
+    max_steps: Mapped[Big]
     max_runtime_s: Mapped[float | None]
     max_credits: Mapped[float | None]
     wanted: Mapped[str]
@@ -159,7 +161,7 @@ class RunStateRow(Base):
     """credits per hour of the segment at work"""
     retries: Mapped[int]
     """failures of the run itself that its `retry` has spent"""
-    job_max_steps: Mapped[int | None]
+    job_max_steps: Mapped[Big | None]
     model: Mapped[Json | None]
     """the base model as the first worker resolved it: later segments and deployments use that revision"""
     resume: Mapped[Json | None]
@@ -201,13 +203,13 @@ class CheckpointRow(Base):
     __table_args__ = (UniqueConstraint("run_id", "step", "member"),)
     id: Mapped[int] = mapped_column(primary_key=True)
     run_id: Mapped[str] = mapped_column(ForeignKey("runs.id"), index=True)
-    step: Mapped[int]
+    step: Mapped[Big]
     member: Mapped[int]
     generation: Mapped[int]
     fitness: Mapped[float | None]
     digest: Mapped[str]
     files: Mapped[Json]
-    size_bytes: Mapped[int]
+    size_bytes: Mapped[Big]
     hyperparameters: Mapped[Json]
     position: Mapped[int]
     """of the event that reported it"""
@@ -256,7 +258,7 @@ class RevisionRow(Base):
     number: Mapped[int]
     run_id: Mapped[str]
     version: Mapped[int]
-    step: Mapped[int]
+    step: Mapped[Big]
     member: Mapped[int]
     digest: Mapped[str]
     files: Mapped[Json]
@@ -303,7 +305,7 @@ class SeriesRow(Base):
     member: Mapped[int] = mapped_column(primary_key=True)
     """-1 for the run as a whole"""
     key: Mapped[str] = mapped_column(primary_key=True)
-    step: Mapped[int]
+    step: Mapped[Big]
 
 
 class RegistrationRow(Base):
@@ -312,7 +314,7 @@ class RegistrationRow(Base):
     __tablename__ = "registrations"
     model: Mapped[str] = mapped_column(primary_key=True)
     run_id: Mapped[str] = mapped_column(ForeignKey("runs.id"), primary_key=True)
-    step: Mapped[int] = mapped_column(primary_key=True)
+    step: Mapped[Big] = mapped_column(primary_key=True)
     member: Mapped[int] = mapped_column(primary_key=True)
     version: Mapped[str]
 

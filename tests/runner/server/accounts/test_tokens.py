@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from arena_runner.cli import main
 from arena_runner.server import auth
 from arena_runner.server.auth import Role, issue, issue_embedded, token_id
+from arena_runner.server.store.address import VARIABLE
 from arena_runner.server.store.tables import TokenRow
 
 STATE = "/api/v1/state?stack=team"
@@ -18,7 +19,8 @@ def token(world):
     """`token("list", "--json")` on this world's home: what it printed, and how it ended."""
 
     def run(*args, expect=0):
-        done = CliRunner().invoke(main, ["token", "--home", str(world.home.root), *args])
+        environment = {VARIABLE: world.store.url.render_as_string(hide_password=False)}
+        done = CliRunner().invoke(main, ["token", "--home", str(world.home.root), *args], env=environment)
         assert done.exit_code == expect, done.output
         return done
 

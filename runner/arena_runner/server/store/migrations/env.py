@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from alembic import context
 
-from arena_runner.server.store.tables import Base
+from arena_runner.server.store.schema import every_table
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=Base.metadata,
+    target_metadata=every_table(),
     render_as_batch=True,  # SQLite cannot alter most things in place
 )
 with context.begin_transaction():
