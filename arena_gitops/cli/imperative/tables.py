@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -13,6 +14,9 @@ from pydantic import BaseModel
 from arena_gitops.cli.session import Session
 
 UNKNOWN = "-"
+
+DIGEST = re.compile(r"\b(sha256:[0-9a-f]{12})[0-9a-f]{52}\b")
+"""On a terminal as much of it as people compare; whole wherever it may be copied by a program."""
 
 Row = TypeVar("Row", bound=BaseModel)
 Columns = Mapping[str, Callable[[Row], Any]]
@@ -81,5 +85,5 @@ def _drawn(headings: Sequence[str], texts: Sequence[Sequence[str]], right: Seque
     for heading, to_right in zip(headings, right, strict=True):
         drawn.add_column(heading, justify="right" if to_right else "left", overflow="fold")
     for line in texts:
-        drawn.add_row(*map(Text, line))
+        drawn.add_row(*(Text(DIGEST.sub(r"\1", text)) for text in line))
     Console(highlight=False).print(drawn)

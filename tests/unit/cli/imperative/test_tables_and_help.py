@@ -50,6 +50,16 @@ def test_a_table_on_a_terminal_folds_what_is_too_long(monkeypatch):
     assert "1,234.5" in shown.getvalue()
 
 
+def test_a_digest_is_short_on_a_terminal_and_whole_everywhere_else(monkeypatch, capsys):
+    digest = "sha256:" + "0123456789abcdef" * 4
+    tables.show(Session(), [Row(name=digest)], COLUMNS, empty="")
+    assert digest in capsys.readouterr().out
+    shown = Terminal()
+    monkeypatch.setattr(sys, "stdout", shown)
+    tables.show(Session(), [Row(name=digest)], COLUMNS, empty="")
+    assert "sha256:0123456789ab " in shown.getvalue()
+
+
 def test_nothing_is_a_sentence_for_people_and_an_empty_array_for_programs(capsys):
     session = Session()
     tables.show(session, [], COLUMNS, empty="nothing yet")
