@@ -124,15 +124,17 @@ class Journal:
                     self._news.wait()
                     continue
             try:
-                self._report(self._uploaded(batch))
-                wait = FIRST_WAIT_S
+                if self._report(self._uploaded(batch)):
+                    wait = FIRST_WAIT_S
+                    continue
             except UnreachableError:
-                self._closing.wait(wait)
-                wait = min(2 * wait, LONGEST_WAIT_S)
+                pass  # wait, as after an answer that took nothing
             except FencedError:
                 self._fenced()
             except Exception as error:  # noqa: BLE001 - handed to the loop, which ends the process with it
                 self._break(error)
+            self._closing.wait(0 if self._over() else wait)
+            wait = min(2 * wait, LONGEST_WAIT_S)
 
     def _batch(self) -> list[Entry]:
         """The next events; one that has files to upload ends its batch, so that news before it are not held up."""
@@ -182,13 +184,17 @@ class Journal:
             for digest in files:
                 self._link.put(digest, Path(outbox) / digest)
 
-    def _report(self, events: list[JobEvent]) -> None:
+    def _report(self, events: list[JobEvent]) -> bool:
+        """Post events; whether the server took any."""
         receipt = self._link.report(EventBatch(fence=self._fence, events=tuple(events)))
         with self._news:
+            before = len(self._pending)
             while self._pending and self._pending[0].event.seq <= receipt.accepted_seq:
                 _forget_export(self._pending.popleft())
             self._news.notify_all()
+            taken = before > len(self._pending)  # the loop cannot have added any meanwhile
         self._obey(receipt)
+        return taken
 
     def _beat(self) -> None:
         """The other thread: an empty batch now and then, also while an upload takes long or the model loads."""

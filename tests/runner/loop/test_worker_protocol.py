@@ -11,7 +11,7 @@ from memory_server import MemoryServer, digest_of, served_job
 
 from arena_gitops.errors import ArenaError, PlatformUnreachableError
 from arena_gitops.spec.job import Log, ResumeState, ResumeStateSaved
-from arena_gitops.spec.wire import ClaimRequest
+from arena_gitops.spec.wire import ClaimRequest, EventReceipt
 from arena_runner import worker
 from arena_runner.bring import bring
 from arena_runner.journal import Journal
@@ -172,6 +172,20 @@ def test_events_wait_for_a_server_that_is_away(server, tmp_path):
         assert journal.drain(10)
 
     assert [(e.seq, e.message) for e in server.events] == [(1, "0"), (2, "1"), (3, "2")]
+
+
+def test_a_server_that_takes_nothing_is_not_asked_without_end(server, tmp_path):
+    asked = []
+
+    def deaf(batch):
+        asked.append(batch)
+        return httpx.Response(200, text=EventReceipt(accepted_seq=0).model_dump_json())
+
+    server.report = deaf
+    with Journal(tmp_path / "e.ndjson", claimed(server), fence=3, heartbeat_s=5) as journal:
+        journal.emit(Log(level="info", message="x"))
+        assert not journal.drain(0.7)
+    assert 1 <= len(asked) <= 4
 
 
 def claimed(server):

@@ -30,7 +30,7 @@ from arena_gitops.spec.wire import Claim, ClaimRequest, EventBatch, EventReceipt
 from arena_gitops.spec.worker import HandBack
 from arena_runner.server.auth import Identity
 from arena_runner.server.refusals import RefusedError
-from arena_runner.server.services import budgets, claims, hub_rows, queue, retries, run_log, runs
+from arena_runner.server.services import budgets, claims, hub_rows, queue, retries, run_log, runs, secrets
 from arena_runner.server.services.pair import RunPair
 from arena_runner.server.settings import resolve_tier
 from arena_runner.server.store.tables import CheckpointRow, EventRow, RunRow
@@ -60,8 +60,11 @@ def claim(world: World, request: ClaimRequest, asked: Identity | None = None) ->
             _take(pair, request, world)
         token = claims.hand_out(session, pair, asked, world.clock()) if asked else None
         job, fence = job_spec(pair, world), pair.state.fence
+        reward = job.inputs.reward
+        told = secrets.values(session, world, reward.secrets) if reward else {}
     world.bell.ring()
-    return Claim(job=job, fence=fence, heartbeat_s=world.settings.worker.lease_s / HEARTBEATS, token=token)
+    heartbeat_s = world.settings.worker.lease_s / HEARTBEATS
+    return Claim(job=job, fence=fence, heartbeat_s=heartbeat_s, token=token, secrets=told)
 
 
 def hand_back(world: World, run_id: str, segment: int, given: HandBack) -> None:
@@ -86,7 +89,10 @@ def report(world: World, run_id: str, segment: int, batch: EventBatch) -> EventR
     with world.store.write() as session:
         pair = runs.get(session, run_id)
         _check_fence(pair, segment, batch.fence)
-        if RunState(pair.state.state).ended:  # the answer to its last batch was lost
+        if RunState(pair.state.state).ended:
+            if not _said_its_end(session, pair):
+                raise claims.fenced(pair, segment, batch.fence)  # it was ended over the worker's head
+            # The answer to its last batch was lost.
             return EventReceipt(accepted_seq=pair.state.last_seq, directive="stop")
         pulls = pair.state.worker_pid is None
         pair.state.heartbeat = pair.state.updated = world.clock()
@@ -167,6 +173,12 @@ def _check_fence(pair: RunPair, segment: int, fence: int) -> None:
     valid = {pair.state.fence, pair.state.fence - 1} if ended else {pair.state.fence}
     if segment != current or fence not in valid:
         raise claims.fenced(pair, segment, fence)
+
+
+def _said_its_end(session: Session, pair: RunPair) -> bool:
+    """Whether the last thing a run's worker reported is how the run ended."""
+    last = select(EventRow.type).where(EventRow.run_id == pair.run.id, EventRow.seq == pair.state.last_seq)
+    return session.scalar(last.where(EventRow.segment == pair.state.segments - 1)) == "finished"
 
 
 def _record(session: Session, world: World, pair: RunPair, events: Iterable[JobEvent]) -> list[JobEvent]:
