@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from arena_gitops.errors import Diagnostic, Span
 from arena_gitops.spec.digest import Fingerprint
+from arena_gitops.spec.memory import ModelFacts
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import KnownRun, Owner, Provenance, ResourceDocument, Tier
 
@@ -108,3 +109,5 @@ class ObservedState:
     max_steps: int | None = None
     spent_this_month: float | None = None
     """credits; None where the platform does not say"""
+    models: Mapping[str, ModelFacts] = field(default_factory=lambda: MappingProxyType({}))
+    """name of a base model → its shape"""

@@ -124,8 +124,9 @@ def allow(command: Command) -> Command:
     """`--allow` and `--allow-dirty`, as one set of consents."""
     return click.option(
         "--allow",
-        type=click.Choice(["interrupt", "empty", "removals"]),
+        type=click.Choice(["interrupt", "empty", "removals", "oversize"]),
         multiple=True,
         callback=lambda _ctx, _param, given: frozenset(given),
-        help="Consent in advance: stop a running run, remove many resources, or all of an emptied repository.",
+        help="Consent in advance: stop a running run, remove many resources, or all of an emptied repository, "
+        "or start what does not seem to fit into memory.",
     )(command)

@@ -132,6 +132,22 @@ class Cost(Frozen):
     est_basis: str = ""
 
 
+Verdict = Literal["ok", "tight", "no_fit", "unknown"]
+
+
+class Fit(Frozen):
+    """Need against memory, in GiB."""
+
+    verdict: Verdict
+    least_gib: float | None = None
+    most_gib: float | None = None
+    have_gib: float | None = None
+    parts: dict[str, float] = Field(default_factory=dict)
+    """of the greatest need"""
+    basis: str = ""
+    """what the figures are of, or what is missing"""
+
+
 class FingerprintChange(Frozen):
     """Run fingerprints before and after, and the parts of the new one."""
 
@@ -171,6 +187,8 @@ class Change(Frozen):
     fields: tuple[FieldChange, ...] = ()
     fingerprint: FingerprintChange = FingerprintChange()
     cost: Cost | None = None
+    fit: Fit | None = None
+    """whether a run that would start fits into the memory of its place"""
     unknown: tuple[str, ...] = ()
     """what only apply can tell"""
     interrupts: bool = False

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from arena_gitops.plan import cost, safety, units, wording
 from arena_gitops.plan.classify import TRAINED, VERSIONED, Finding, classify, range_of, spec_at
 from arena_gitops.plan.estimate import History
+from arena_gitops.plan.fit import fit_of
 from arena_gitops.plan.matrix import Cause, outcome, same_outcome
 from arena_gitops.plan.model import (
     Action,
@@ -190,6 +191,7 @@ class Planner:
         action, finding = verdict.action, verdict.finding
         etag = document.etag if document else None
         key = idempotency_key(self.desired.owner, resource.address, resource, etag) if action.acts else None
+        too_large = verdict.reason == safety.DOES_NOT_FIT
         return Change(
             address=str(resource.address),
             action=action,
@@ -204,6 +206,7 @@ class Planner:
             cost=cost.cost_of(
                 action, resource, self.observed.tiers, self.history, done=_done(action, document)
             ),
+            fit=fit_of(resource, self.observed) if _starts(resource, action) or too_large else None,
             unknown=_unknown(resource, action),
             interrupts=verdict.interrupts,
             idempotency_key=key,
@@ -245,9 +248,10 @@ class Planner:
         return known.state in USABLE and enough
 
     def _untrainable(self, resource: DesiredResource, action: Action) -> safety.Block | None:
-        if resource.address.kind != TRAINED or not action.spends:
+        if not _starts(resource, action):
             return None
-        return safety.trainable(resource, self.observed)
+        oversize = safety.oversize(fit_of(resource, self.observed), self.allow)
+        return safety.trainable(resource, self.observed) or oversize
 
 
 def _moved(verdict: _Verdict, resource: DesiredResource, document: ResourceDocument) -> _Verdict:
@@ -294,6 +298,10 @@ def _done(action: Action, document: ResourceDocument | None) -> int:
     """Steps that a resumed run has behind it."""
     run = document.run if document is not None else None
     return run.step if action is Action.RESUME and run is not None else 0
+
+
+def _starts(resource: DesiredResource, action: Action) -> bool:
+    return resource.address.kind == TRAINED and action.spends
 
 
 def _unknown(resource: DesiredResource, action: Action) -> tuple[str, ...]:

@@ -50,6 +50,7 @@ def checks(
         *_owners(policy, touched),
         *_floating(policy, touched),
         *_offered(observed, touched),
+        *_fit(changes),
     ]
 
 
@@ -105,6 +106,17 @@ def _tiers(policy: Policy, touched: Iterable[DesiredResource]) -> Iterable[Check
     status = CheckStatus.FAIL if wrong else CheckStatus.PASS
     message = f"{named}; allowed: {', '.join(policy.tiers)}" if wrong else ""
     yield CheckOutcome(name="policy.tiers", status=status, message=message)
+
+
+def _fit(changes: Sequence[Change]) -> Iterable[CheckOutcome]:
+    """Runs that may turn out too large for their place."""
+    tight = [
+        f"{change.address} needs {change.fit.least_gib:g} to {change.fit.most_gib:g} of {change.fit.have_gib:g} GiB"
+        for change in changes
+        if change.action.acts and change.fit is not None and change.fit.verdict == "tight"
+    ]
+    if tight:
+        yield CheckOutcome(name="fit", status=CheckStatus.WARN, message="; ".join(tight))
 
 
 def _nodes(policy: Policy, touched: Iterable[DesiredResource]) -> Iterable[CheckOutcome]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from arena_gitops.plan.classify import spec_at
-from arena_gitops.plan.model import Action, Change
+from arena_gitops.plan.model import Action, Change, Fit
 from arena_gitops.plan.wording import algorithm_of
 from arena_gitops.spec.algorithms import ALGORITHMS
 from arena_gitops.spec.job import RunState
@@ -21,6 +21,9 @@ ALLOW_INTERRUPT = "interrupt"
 """`--allow interrupt`: a running run may be stopped."""
 ALLOW_EMPTY = "empty"
 """`--allow empty`: everything the stack owns may be removed."""
+DOES_NOT_FIT = "does_not_fit"
+ALLOW_OVERSIZE = "oversize"
+"""`--allow oversize`: a run may start although it does not seem to fit."""
 ALLOW_REMOVALS = "removals"
 """`--allow removals`: more than a few of the stack's resources may be removed."""
 HELD = frozenset({RunState.STOPPED, RunState.FAILED})
@@ -76,6 +79,17 @@ def trainable(resource: DesiredResource, observed: ObservedState) -> Block | Non
     if resource.refusals:
         return Block("manifest_without_room", "; ".join(resource.refusals))
     return None
+
+
+def oversize(fit: Fit | None, allow: frozenset[str]) -> Block | None:
+    """What cannot fit would fail after the first credits are spent."""
+    if fit is None or fit.verdict != "no_fit" or ALLOW_OVERSIZE in allow:
+        return None
+    return Block(
+        DOES_NOT_FIT,
+        f"needs at least {fit.least_gib:g} GiB, there are {fit.have_gib:g}; take a larger tier, fewer or smaller "
+        "adapters, a shorter context or a smaller model (or --allow oversize, if you know better)",
+    )
 
 
 def left_out(change: Change, parents: Sequence[Change]) -> Block | None:

@@ -21,6 +21,7 @@ from arena_gitops.spec.algorithms import ALGORITHMS
 from arena_gitops.spec.digest import sha256_bytes, sha256_json
 from arena_gitops.spec.job import RunStatus
 from arena_gitops.spec.lease import Lease, LeaseRequest
+from arena_gitops.spec.memory import ModelFacts
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import (
     CheckRequest,
@@ -47,6 +48,7 @@ class MemoryPlatform:
         algorithms: Iterable[str] = ALGORITHMS,
         max_steps: int | None = None,
         spent_this_month: float | None = None,
+        models: Iterable[ModelFacts] = (),
         now: Callable[[], float] = time.time,
     ) -> None:
         self._lock = threading.RLock()
@@ -58,6 +60,7 @@ class MemoryPlatform:
         self._algorithms = tuple(sorted(algorithms))
         self._max_steps = max_steps
         self._spent_this_month = spent_this_month
+        self._models = {facts.id: facts for facts in models}
 
     def observe(self, owner: Owner) -> ObservedState:
         """Everything `owner` has here, in one answer."""
@@ -74,6 +77,7 @@ class MemoryPlatform:
                 algorithms=self._algorithms,
                 max_steps=self._max_steps,
                 spent_this_month=self._spent_this_month,
+                models=MappingProxyType(dict(self._models)),
             )
 
     def missing_blobs(self, digests: Iterable[str]) -> frozenset[str]:

@@ -246,6 +246,8 @@ def _fields(change: Change) -> str:
         for field in change.fields
     ]
     lines += [f"  {line}" for line, _ in (*diffs.scores(change), *diffs.data(change))]
+    if fit := words.fit_line(change):
+        lines.append(f"  memory: {plain(fit)}")
     lines += [f"  {plain(clipped(note, LONGEST_MESSAGE))}" for note in change.notes]
     return "\n".join([plain(change.address), *lines]) if lines else ""
 

@@ -141,6 +141,11 @@ def _change(change: Change, widths: Widths) -> Iterator[Line]:
         yield (Piece(INDENT), Piece(note))
     if cost := words.cost_line(change):
         yield (Piece(INDENT), Piece(f"cost: {cost}"))
+    if fit := words.fit_line(change):
+        yield (
+            Piece(INDENT),
+            Piece(f"memory: {fit}", "yellow" if change.fit and change.fit.verdict != "ok" else ""),
+        )
     if change.unknown:
         known_later = ", ".join(words.UNKNOWN.get(code, code) for code in change.unknown)
         yield (Piece(INDENT), Piece(f"known after apply: {known_later}", "dim"))

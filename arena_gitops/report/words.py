@@ -95,6 +95,18 @@ def cost_line(change: Change) -> str:
     return f"{ceiling} ({cost.basis}){estimate(cost)}"
 
 
+def fit_line(change: Change) -> str:
+    """Whether it fits, with the numbers; empty where nothing starts."""
+    fit = change.fit
+    if fit is None:
+        return ""
+    if fit.least_gib is None or fit.most_gib is None or fit.have_gib is None:
+        return f"unknown whether it fits ({fit.basis})"
+    said = {"ok": "fits", "tight": "may not fit", "no_fit": "does not fit"}.get(fit.verdict, fit.verdict)
+    parts = ", ".join(f"{name} {size:g}" for name, size in fit.parts.items() if size >= 0.01)
+    return f"{said}: {fit.least_gib:g} to {fit.most_gib:g} of {fit.have_gib:g} GiB (at most {parts})"
+
+
 def estimate(cost: Cost) -> str:
     """What it will probably take; empty without a basis."""
     if cost.est_seconds is None:

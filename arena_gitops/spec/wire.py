@@ -36,6 +36,7 @@ from pydantic import Field, JsonValue
 
 from arena_gitops.spec.digest import Fingerprint
 from arena_gitops.spec.job import Digest, JobEvent, JobInputs, JobSpec, ModelRef, RunStatus
+from arena_gitops.spec.memory import ModelFacts
 from arena_gitops.spec.resource import Frozen, Name
 
 REQUEST_ID = "X-Request-Id"
@@ -75,6 +76,8 @@ class Tier(Frozen):
     num_cpus: int
     ram_gb: float
     credits_per_node_hour: float
+    gpu_memory_gb: float | None = Field(default=None, gt=0)
+    """of one GPU; where absent it is taken from `gpu_type`, if that is known"""
     executor: Literal["local", "pull"] = "local"
     """who does its jobs: processes that the server starts, or workers of other machines that ask for them"""
     slots: int | None = None
@@ -237,6 +240,8 @@ class StateDocument(Frozen):
     """the server's `limits.max_steps`"""
     spent_this_month: float | None = None
     """credits of the stack's runs that were made in this month (UTC)"""
+    models: tuple[ModelFacts, ...] = ()
+    """shapes of the base models that are at hand, under every name they answer to"""
 
 
 class PutResource(Frozen):

@@ -32,11 +32,19 @@ def of_iteration(member: Member, done: Iterated, *, seconds: float) -> Metrics:
     return Metrics(member=member.index, step=member.step + done.steps, values=named(values))
 
 
-def of_process(step: int, *, seconds: float, packed: float | None) -> Metrics:
-    """Figures of the whole run; `packed` is the share of trained tokens that took the shared-prefix path."""
+def of_process(
+    step: int, *, seconds: float, packed: float | None, expected_gib: float | None = None
+) -> Metrics:
+    """Figures of the whole run.
+
+    `packed` is the share of trained tokens that took the shared-prefix path, `expected_gib` the most that a plan
+    would have said.
+    """
     scale = 1024**3 if sys.platform == "darwin" else 1024**2  # ru_maxrss counts bytes there, KiB elsewhere
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / scale
     values = {"memory/peak_gib": peak, "memory/rss_gib": psutil.Process().memory_info().rss / 1024**3}
+    if expected_gib is not None:
+        values |= {"memory/expected_gib": expected_gib, "memory/expected_over_peak": expected_gib / peak}
     if packed is not None:
         values["packed_share"] = packed
     return Metrics(member=None, step=step, values=named({**values, "iteration_seconds": seconds}))

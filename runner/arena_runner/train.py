@@ -36,6 +36,7 @@ from arena_gitops.spec.job import (
 )
 from arena_runner import checkpoint, metrics
 from arena_runner.checkpoint import Standing, Tensors
+from arena_runner.expected import expected_gib
 from arena_runner.opening import Parts, open_parts
 from arena_runner.population.lineage import evolve, mean, standard_error
 from arena_runner.population.member import Member
@@ -80,6 +81,7 @@ class _Run:
         self._best: Mapping[str, Tensor] = parts.best
         self._folder = materials.workdir
         self._judged: dict[int, Judged] = {}
+        self._expected_gib = expected_gib(parts.learner, parts.manifest)
         checkpoint.forget_after(self._folder / "states", self.at.iteration)
         self._began = (time.monotonic(), {member.index: member.step for member in self.at.members})
 
@@ -137,7 +139,10 @@ class _Run:
             self.ports.emit(metrics.of_iteration(member, done[member.index], seconds=seconds))
             self.ports.emit(self._progress(after[member.index], done[member.index], seconds))
         packed = self.parts.learner.base.paths.packed_share()
-        self.ports.emit(metrics.of_process(min(m.step for m in members), seconds=seconds, packed=packed))
+        least = min(m.step for m in members)
+        self.ports.emit(
+            metrics.of_process(least, seconds=seconds, packed=packed, expected_gib=self._expected_gib)
+        )
         if all(member.silent >= PATIENCE for member in after.values()):
             raise NoSignalError(_silence(done))
 

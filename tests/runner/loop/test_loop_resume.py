@@ -32,7 +32,13 @@ EVOLVING = {
         },
     },
 }
-TIMED = {"tokens_per_second", "iteration_seconds", "memory/peak_gib", "memory/rss_gib"}
+TIMED = {
+    "tokens_per_second",
+    "iteration_seconds",
+    "memory/peak_gib",
+    "memory/rss_gib",
+    "memory/expected_over_peak",
+}
 
 
 def told(lines):

@@ -304,7 +304,13 @@ def test_the_same_seed_is_the_same_run_and_another_seed_another(lab):
 
 def figures(recorder):
     """Everything a run said, without what the clock measured."""
-    timed = {"tokens_per_second", "iteration_seconds", "memory/peak_gib", "memory/rss_gib"}
+    timed = {
+        "tokens_per_second",
+        "iteration_seconds",
+        "memory/peak_gib",
+        "memory/rss_gib",
+        "memory/expected_over_peak",
+    }
     told = []
     for event in recorder.events:
         body = event.model_dump(mode="json", exclude={"seq", "ts", "tokens_per_second", "eta_seconds"})

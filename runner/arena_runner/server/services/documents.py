@@ -20,7 +20,7 @@ from arena_gitops.spec.wire import (
     ResourceDocument,
     StateDocument,
 )
-from arena_runner.server.services import runs, spending
+from arena_runner.server.services import runs, shapes, spending
 from arena_runner.server.store.tables import (
     CheckpointRow,
     DeploymentStateRow,
@@ -69,6 +69,7 @@ def state(
         algorithms=tuple(sorted(ALGORITHMS)),
         max_steps=world.settings.limits.max_steps,
         spent_this_month=spending.this_month(session, world, owner),
+        models=shapes.at_hand(world),
     )
     return answer.model_copy(update={"etag": sha256_json(answer.model_dump(mode="json"))})
 
