@@ -25,6 +25,7 @@ from arena_gitops.platforms.arena_rows import (
     EnvironmentVersion,
     Existence,
     Experiment,
+    FoundDataset,
     Model,
     ModelInfo,
     OneDeployment,
@@ -88,9 +89,13 @@ class ArenaApi:
         """Forget a project."""
         self._send("DELETE", "/projects/delete", {"name": name}, dict[str, Any])
 
-    def datasets(self, search: str | None = None) -> tuple[Dataset, ...]:
-        """Registered datasets, or those that a search finds."""
-        return self._get("/datasets", tuple[Dataset, ...], {"search": search})
+    def datasets(self, name: str | None = None) -> tuple[Dataset, ...]:
+        """Registered datasets; all of them, or the one of a name."""
+        return self._get("/datasets", tuple[Dataset, ...], {"name": name})
+
+    def search_datasets(self, text: str) -> tuple[FoundDataset, ...]:
+        """Datasets of the hub, the most downloaded first."""
+        return self._get("/datasets", tuple[FoundDataset, ...], {"search": text})
 
     def dataset_exists(self, name: str) -> Existence:
         """Whether there is a dataset of this name."""

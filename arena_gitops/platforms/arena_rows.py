@@ -36,8 +36,22 @@ class Dataset(Row):
     column_mapping: dict[str, str] = Field(default_factory=dict)
     description: str | None = None
     hf_dataset_id: str | None = None
+    is_ready: bool | None = None
+    status: str | None = None
+    """`ready`, `pending` while the hub's rows are brought, `failed`, or `empty`"""
+    message: str | None = None
     managed_by: str | None = None
     """the stack of a repository, or `imperative` for what commands made"""
+
+
+class FoundDataset(Row):
+    """A dataset of the hub."""
+
+    name: str
+    hf_dataset_id: str | None = None
+    downloads: int | None = None
+    likes: int | None = None
+    description: str | None = None
 
 
 class CreatedDataset(Row):
@@ -48,6 +62,7 @@ class CreatedDataset(Row):
     category: str | None = None
     is_ready: bool = False
     uploaded: bool = False
+    status: str | None = None
     message: str = ""
 
 
@@ -127,6 +142,8 @@ class Deployment(Row):
     serves: str | None = None
     """the checkpoint that answers now"""
     url: str | None = None
+    memory_scope: str | None = None
+    """`user` or `organization`: who shares its conversations"""
     managed_by: str | None = None
 
 

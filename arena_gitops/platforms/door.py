@@ -278,16 +278,21 @@ def _explained(text: str) -> ErrorBody | None:
 
 
 class _ArenaError(BaseModel):
-    """How the Arena API refuses: a text in `detail`."""
+    """How the Arena API refuses: a text in `detail`, and whatever else helps beside it."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     detail: str
     error_code: str
 
     @property
     def ours(self) -> ErrorBody:
-        return ErrorBody(code=self.error_code, message=self.detail)
+        more = {key: _listed(value) for key, value in (self.model_extra or {}).items()}
+        return ErrorBody(code=self.error_code, message=self.detail, details=more)
+
+
+def _listed(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 _ARENA_ERROR: TypeAdapter[_ArenaError] = TypeAdapter(_ArenaError)

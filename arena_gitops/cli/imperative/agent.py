@@ -75,7 +75,7 @@ def list_(
 @click.option(
     "--memory-scope",
     type=click.Choice(["user", "organization"]),
-    help="Whose conversations are kept, where a server has a choice; ours keeps each user's own.",
+    help="Who shares its conversations; decided at the first deploy. Default: each user has their own.",
 )
 @click.option("--wait/--no-wait", default=False, show_default=True, help="Until it serves what it should.")
 @click.option("--timeout", type=Duration(), help="With --wait: how long, for instance 90s; then exit code 9.")

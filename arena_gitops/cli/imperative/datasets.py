@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import click
 
 from arena_gitops.cli import options
+from arena_gitops.cli.duration import Duration
 from arena_gitops.cli.imperative import consent, tables
 from arena_gitops.cli.imperative.completing import names
 from arena_gitops.cli.imperative.explain import explained
 from arena_gitops.cli.imperative.place import open_place
 from arena_gitops.cli.imperative.stream import uploading
 from arena_gitops.cli.session import Session
-from arena_gitops.errors import UsageError
-from arena_gitops.platforms.arena_rows import CreatedDataset, Dataset, Existence
+from arena_gitops.errors import CheckFailedError, UsageError, WaitTimeoutError
+from arena_gitops.platforms.arena_api import ArenaApi
+from arena_gitops.platforms.arena_rows import CreatedDataset, Dataset, Existence, FoundDataset
 from arena_gitops.platforms.multipart import FilePart
 
 TYPES = {".csv": "text/csv", ".jsonl": "application/jsonl", ".parquet": "application/vnd.apache.parquet"}
@@ -24,12 +27,22 @@ TYPES = {".csv": "text/csv", ".jsonl": "application/jsonl", ".parquet": "applica
 COLUMNS: tables.Columns[Dataset] = {
     "NAME": lambda row: row.name,
     "CATEGORY": lambda row: row.category,
+    "STATUS": lambda row: row.status,
     "ON THE HUB": lambda row: row.hf_dataset_id,
     "COLUMNS": lambda row: ", ".join(f"{role}={column}" for role, column in row.column_mapping.items()),
     "MANAGED BY": lambda row: row.managed_by,
     "ID": lambda row: row.id,
     "DESCRIPTION": lambda row: row.description,
 }
+
+FOUND: tables.Columns[FoundDataset] = {
+    "NAME": lambda row: row.name,
+    "DOWNLOADS": lambda row: row.downloads,
+    "LIKES": lambda row: row.likes,
+    "DESCRIPTION": lambda row: row.description,
+}
+
+LOOK_EVERY_S = 0.5
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -41,14 +54,17 @@ def datasets() -> None:
 
 @explained("arena datasets list", "arena datasets list --search gsm8k", rows=Dataset)
 @datasets.command("list")
-@click.option("--search", metavar="TEXT", help="Only those in which the server finds this.")
+@click.option("--search", metavar="TEXT", help="Search the Hugging Face hub instead.")
 @options.target
 @options.json
 @click.pass_obj
 def list_(session: Session, *, search: str | None, target: str | None) -> None:
-    """List the registered datasets."""
-    found = open_place(session, target).api.datasets(search)
-    tables.show(session, found, COLUMNS, empty="no datasets" + (f" with {search!r}" if search else " yet"))
+    """List the registered datasets; with --search those of the hub, the most downloaded first."""
+    api = open_place(session, target).api
+    if search:
+        tables.show(session, api.search_datasets(search), FOUND, empty=f"the hub has nothing for {search!r}")
+    else:
+        tables.show(session, api.datasets(), COLUMNS, empty="no datasets yet")
 
 
 @explained("arena datasets exists gsm8k || echo create it first", one=Existence)
@@ -94,16 +110,21 @@ def exists(ctx: click.Context, *, name: str, target: str | None) -> None:
 @click.option("--hf-dataset", metavar="ID", help="A dataset of the Hugging Face hub, in place of --file.")
 @click.option("--hf-config", help="Its configuration.")
 @click.option("--hf-split", help="Its split; needed with --hf-dataset.")
+@click.option(
+    "--wait/--no-wait", default=False, show_default=True, help="Until the hub's rows are on the server."
+)
+@click.option("--timeout", type=Duration(), help="With --wait: how long, for instance 5m; then exit code 9.")
 @options.target
 @options.json
 @click.pass_obj
 def create(session: Session, /, *, name: str, target: str | None, **given: Any) -> None:
     """Register dataset NAME from a file or from the Hugging Face hub.
 
-    The server checks columns and rows before it keeps them. The same again is no error; other rows under a name
-    that is taken are.
+    The server checks columns and rows of a file before it keeps them; rows of the hub it brings in the background,
+    and a run waits for them. The same again is no error; other rows under a name that is taken are. Exit code 10
+    with --wait when the rows cannot be brought.
     """
-    _check_source(given)
+    _check(given)
     fields = {
         "name": name,
         "category": given["category"],
@@ -116,13 +137,19 @@ def create(session: Session, /, *, name: str, target: str | None, **given: Any) 
     }
     files = parts(given["file"]) if given["file"] else []
     sent = uploading(session, given["file"].name if files else name, sum(part.size for part in files))
-    made = open_place(session, target).api.create_dataset(fields, files, sent)
+    api = open_place(session, target).api
+    made = api.create_dataset(fields, files, sent)
+    if given["wait"]:
+        made = _once_ready(api, made, given["timeout"])
     if session.json:
         session.emit(made.model_dump_json())
         return
     if made.message:
         session.say(made.message)
-    click.echo(f"dataset {made.name} ({made.id or made.name})" + ("" if made.is_ready else ", not ready yet"))
+    click.echo(
+        f"dataset {made.name} ({made.id or made.name})"
+        + ("" if made.is_ready else f", {made.status or 'not ready yet'}")
+    )
 
 
 @explained("arena datasets delete old --yes")
@@ -149,13 +176,33 @@ def parts(path: Path) -> list[FilePart]:
     return [FilePart("file", one.relative_to(path).as_posix(), one, TYPES[".parquet"]) for one in found]
 
 
-def _check_source(given: dict[str, Any]) -> None:
-    if bool(given["file"]) == bool(given["hf_dataset"]):
+def _check(given: dict[str, Any]) -> None:
+    if given["file"] and given["hf_dataset"]:
         raise UsageError("give either --file or --hf-dataset, and not both")
     if given["hf_dataset"] and not given["hf_split"]:
         raise UsageError("--hf-dataset needs --hf-split, for instance --hf-split train")
     if not given["hf_dataset"] and (given["hf_config"] or given["hf_split"]):
         raise UsageError("--hf-config and --hf-split are for --hf-dataset")
+    if given["timeout"] is not None and not given["wait"]:
+        raise UsageError("--timeout is for --wait")
+
+
+def _once_ready(api: ArenaApi, made: CreatedDataset, timeout_s: float | None) -> CreatedDataset:
+    """Look until its rows are there; CheckFailedError when they will never be."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    while not made.is_ready:
+        row = api.datasets(made.name)[0]
+        news = {"is_ready": bool(row.is_ready), "status": row.status, "message": row.message or ""}
+        made = made.model_copy(update=news)
+        if made.status in {"failed", "empty"}:
+            raise CheckFailedError(f"dataset {made.name}: {made.message}")
+        if not made.is_ready and deadline is not None and time.monotonic() > deadline:
+            raise WaitTimeoutError(
+                f"dataset {made.name} is {made.status} after {timeout_s:g} s; its rows are still brought"
+            )
+        if not made.is_ready:
+            time.sleep(LOOK_EVERY_S)
+    return made
 
 
 def _mapping(text: str | None, file: Path | None) -> str:

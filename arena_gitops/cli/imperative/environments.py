@@ -16,6 +16,7 @@ from arena_gitops.cli.imperative.explain import explained
 from arena_gitops.cli.imperative.place import Place, open_place
 from arena_gitops.cli.imperative.stream import teller, uploading
 from arena_gitops.cli.session import Session
+from arena_gitops.errors import PlatformRejectedError, UsageError
 from arena_gitops.platforms.arena_api import EnvironmentSource
 from arena_gitops.platforms.arena_rows import EnvironmentVersion
 from arena_gitops.platforms.multipart import FilePart
@@ -201,7 +202,12 @@ def _create(session: Session, place: Place, source: Path, given: dict[str, Any])
         fields=fields,
     )
     sent = uploading(session, packed.name, len(packed.content))
-    return place.api.create_environment(wanted, sent, teller(session))
+    try:
+        return place.api.create_environment(wanted, sent, teller(session))
+    except PlatformRejectedError as error:
+        if there := error.rejection.details.get("available_entrypoints"):
+            raise UsageError(f"{error}: choose one by --entrypoint; there are {there}") from error
+        raise
 
 
 def _beside(source: Path, *names: str) -> Path | None:

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from hub import hub, parquet
 from loopback import scripted
 from real_server import real_server
 
@@ -65,9 +66,16 @@ class Arena:
         return found
 
 
+HUB = {
+    "openai/gsm8k": {"main/train-0.parquet": parquet([{"question": "1+1?", "answer": "#### 2"}] * 3)},
+    "team/other-columns": {"train.csv": b"prompt,text\na,b\n"},
+}
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
-    with real_server(tmp_path_factory.mktemp("imperative") / "server") as found:
+    home = tmp_path_factory.mktemp("imperative") / "server"
+    with hub(HUB) as url, real_server(home, hub={"endpoint": url}) as found:
         yield found
 
 

@@ -7,6 +7,7 @@ import json
 import tarfile
 
 import pytest
+from archives import MERGE
 
 from arena_gitops.cli.imperative.archive import pack
 from arena_gitops.errors import UsageError
@@ -115,3 +116,26 @@ def test_environments_are_listed_looked_up_copied_and_deleted(at_script, scripte
     scripted.will((200, b"{}", {}))
     at_script("env", "delete", "merge", "--version", "v2", "--yes")
     assert json.loads(scripted.asked[-1].body) == {"name": "merge", "version": "v2"}
+
+
+def test_an_environment_goes_its_way_at_a_real_server(arena):
+    folder = arena.folder / "merge-env"
+    folder.mkdir()
+    (folder / "merge.py").write_text(MERGE)
+    out, err = arena.both("env", "validate", "merge-env", "--source", "merge-env")
+    assert out == "environment merge-env: valid\n"
+    assert "  ok   environment/merge-env library check" in err
+    assert arena("env", "entrypoints", "merge-env") == "merge:MergeEnv\n"
+    assert arena.json("env", "profile", "merge-env")["steps_per_second"] > 0
+    assert arena("env", "duplicate", "merge-env", "v2") == "environment merge-env: v2 is a copy of v1\n"
+    assert [row["version"] for row in arena.json("env", "list", "--name", "merge-env")] == ["v1", "v2"]
+    arena("env", "delete", "merge-env", "--version", "v1", "--yes")
+    assert arena("env", "exists", "merge-env", "--version", "v1", expect=1) == "does not exist\n"
+    assert arena("env", "exists", "merge-env") == "exists\n"
+
+    (folder / "merge.py").write_text(
+        MERGE + "\n\nclass Other(MergeEnv):\n    pass\n\n\nclass Third(MergeEnv):\n    pass\n"
+    )
+    _, err = arena.both("env", "validate", "several", "--source", "merge-env", expect=64)
+    assert "choose one by --entrypoint; there are merge:Other, merge:Third" in err
+    arena("env", "delete", "merge-env", "--yes")
