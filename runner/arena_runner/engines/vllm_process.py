@@ -1,0 +1,194 @@
+"""A `vllm` OpenAI server as a process of its own, in an environment of its own.
+
+vLLM pins torch and transformers more tightly than the trainer, so it is never imported here: `ARENA_VLLM_PYTHON`
+names the interpreter that has it, else this one is asked. Adapters are loaded and unloaded while it runs.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from arena_gitops.errors import ArenaError
+
+PYTHON = "ARENA_VLLM_PYTHON"
+BASE = "base"
+"""the name under which the model without any adapter answers"""
+START_S = 300.0
+"""a large model on a slow disk; a server that dies earlier is noticed at once"""
+
+
+class EngineError(ArenaError):
+    """The engine cannot do what the run needs; says what it printed last."""
+
+
+@dataclass(frozen=True, slots=True)
+class VllmSpec:
+    """What one engine process is started for."""
+
+    model: Path
+    dtype: str
+    members: int
+    max_rank: int
+    longest: int
+    """tokens of prompt and completion together"""
+    rows_in_flight: int
+    seed: int = 0
+    cpu_cache_gib: int = 1
+
+    def command(self, python: str, port: int) -> list[str]:
+        """The rules of training.md §2: logprobs at the sampling temperature, none of the model's own defaults."""
+        options = {
+            "model": self.model,
+            "served-model-name": BASE,
+            "dtype": self.dtype,
+            "max-model-len": self.longest,
+            "max-num-seqs": self.rows_in_flight,
+            "max-loras": self.members + 2,  # the adapter of zeros, and a new name beside the one it replaces
+            "max-lora-rank": _rank_class(self.max_rank),
+            "logprobs-mode": "processed_logprobs",
+            "generation-config": "vllm",
+            "seed": self.seed,
+            "host": "127.0.0.1",
+            "port": port,
+        }
+        flags = [text for name, value in options.items() for text in (f"--{name}", str(value))]
+        module = "vllm.entrypoints.openai.api_server"
+        return [python, "-m", module, *flags, "--enable-lora", "--enforce-eager", "--no-enable-log-requests"]
+
+
+def _rank_class(rank: int) -> int:
+    """The kernels exist for these ranks; a smaller adapter runs in the next larger."""
+    known = (8, 16, 32, 64, 128, 256, 320, 512)
+    fitting = next((size for size in known if size >= rank), None)
+    if fitting is None:
+        raise EngineError(f"lora_r {rank} is more than vLLM's largest, {known[-1]}; use the torch engine")
+    return fitting
+
+
+def find_python() -> str | None:
+    """The interpreter that has vLLM; None where there is none."""
+    if named := os.environ.get(PYTHON):
+        return named
+    return sys.executable if find_spec("vllm") else None
+
+
+class VllmProcess:
+    """Started by entering, ended by leaving; `restart` after a crash."""
+
+    def __init__(self, spec: VllmSpec, python: str, folder: Path) -> None:
+        self.spec = spec
+        self._python, self._folder = python, folder
+        self._key = secrets.token_urlsafe(24)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.http = httpx.Client()
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self.restart()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def log(self) -> Path:
+        """Everything it printed."""
+        return self._folder / "vllm.log"
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def restart(self) -> None:
+        """Start it, anew if need be; returns when it answers, raises EngineError when it cannot."""
+        self._end()
+        port = _free_port()
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.spec.command(self._python, port),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._environment(),
+                start_new_session=True,
+            )
+        headers = {"Authorization": f"Bearer {self._key}"}
+        # Loopback traffic and its key must never meet a proxy of the environment.
+        self.http = httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=600.0, trust_env=False
+        )
+        self._wait()
+
+    def close(self) -> None:
+        """End the process and its children."""
+        self._end()
+
+    def _environment(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("ARENA_", "VLLM_"))}
+        return kept | {
+            "VLLM_API_KEY": self._key,  # by environment: a command line is read by everybody
+            "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
+            "VLLM_CPU_KVCACHE_SPACE": str(self.spec.cpu_cache_gib),
+            "VLLM_NO_USAGE_STATS": "1",
+            "HF_HUB_OFFLINE": "1",  # the model is a folder
+        }
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline:
+            if not self.alive:
+                raise EngineError(f"vLLM did not start; it printed last:\n{self.last_words()}")
+            try:
+                if self.http.get("/health", timeout=5.0).is_success:
+                    return
+            except httpx.TransportError:
+                pass  # not listening yet
+            time.sleep(0.2)
+        raise EngineError(f"vLLM did not answer within {START_S:.0f} s:\n{self.last_words()}")
+
+    def last_words(self) -> str:
+        """The end of its log."""
+        with self.log.open(encoding="utf-8", errors="replace") as file:
+            return "".join(deque(file, maxlen=12)).rstrip()
+
+    def _end(self) -> None:
+        self.http.close()
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(process.pid, number)
+            except ProcessLookupError:
+                break
+            try:
+                process.wait(10.0)
+            except subprocess.TimeoutExpired:
+                continue
+        process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
