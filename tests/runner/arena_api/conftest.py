@@ -22,6 +22,36 @@ SETTINGS = {"limits": {"max_steps": 48}, "models": {"map": {"Qwen/Qwen2.5-0.5B-I
 NO_MLFLOW = "http://127.0.0.1:9"  # the discard port: nobody answers
 
 
+SEVERAL = """
+import json, os, sys, tempfile, traceback
+from agilerl.arena.cli import main
+done = []
+for arguments in json.loads(sys.argv[1]):
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        child = os.fork()
+        if not child:
+            os.dup2(out.fileno(), 1)
+            os.dup2(err.fileno(), 2)
+            sys.argv = ["arena", *arguments]
+            code = 0
+            try:
+                sys.exit(main())
+            except SystemExit as end:
+                code = end.code if isinstance(end.code, int) else int(end.code is not None)
+            except BaseException:
+                traceback.print_exc()
+                code = 1
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        texts = [file.seek(0) or file.read().decode() for file in (out, err)]
+        done.append([code, *texts])
+print(json.dumps(done))
+"""
+"""Runs commands of the client one after the other, each in a fork of its own: its import takes longer than they do."""
+
+
 @dataclass(frozen=True)
 class Ran:
     """How one command ended."""
@@ -40,6 +70,7 @@ class Ran:
 class Client:
     """One version of the published client, at one server, in a home of its own."""
 
+    version: str
     python: Path
     folder: Path
     environment: dict[str, str] = field(repr=False)
@@ -48,13 +79,21 @@ class Client:
         """Run the client's own `arena`."""
         return self._run([str(self.python.parent / "arena"), *args], expect, environment)
 
+    def several(self, *commands: tuple[str, ...], expect: int | None = 0) -> list[Ran]:
+        """Run several commands of the client's own `arena`."""
+        done = json.loads(self.sdk(SEVERAL, json.dumps(commands)).out)
+        ran = [Ran(*one) for one in done]
+        for command, one in zip(commands, ran, strict=True):
+            assert expect in {None, one.code}, f"{command}: exit {one.code}\n{one.out}\n{one.err}"
+        return ran
+
     def sh(self, script: str) -> Ran:
         """Run a command as the tutorial prints it."""
         return self._run(["bash", "-c", script], 0, {})
 
-    def sdk(self, script: str) -> Ran:
+    def sdk(self, script: str, *args: str) -> Ran:
         """Run Python with the client's package."""
-        return self._run([str(self.python), "-c", script], 0, {})
+        return self._run([str(self.python), "-c", script, *args], 0, {})
 
     def _run(self, command: list[str], expect: int | None, more: dict[str, str]) -> Ran:
         done = subprocess.run(
@@ -149,7 +188,7 @@ def question_rows(request) -> list[dict[str, str]]:
 
 @pytest.fixture(scope="session")
 def hub_url(question_rows):
-    """HF_ENDPOINT of a hub that holds openai/gsm8k."""
+    """Address of a hub that holds openai/gsm8k."""
     files = {
         "README.md": b"# GSM8K",
         "main/train-00000-of-00001.parquet": parquet(question_rows),
@@ -169,9 +208,9 @@ def site(tmp_path_factory, hub_url):
     )
     home = root / "home"
     home.mkdir()
-    (home / "settings.yaml").write_text(json.dumps(SETTINGS))
+    (home / "settings.yaml").write_text(json.dumps({**SETTINGS, "hub": {"endpoint": hub_url}}))
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("ARENA_", "HF_"))}
-    more = {"ARENA_MODELS_DIR": str(root / "models"), "OMP_NUM_THREADS": "1", "HF_ENDPOINT": hub_url}
+    more = {"ARENA_MODELS_DIR": str(root / "models"), "OMP_NUM_THREADS": "1"}
     site = Site(home, kept | more | {"HF_HOME": str(root / "hf")})
     site.start()
     yield site
@@ -219,7 +258,7 @@ def client_of(site, python_of, tmp_path_factory):
             "NO_PROXY": "127.0.0.1,localhost",
             "COLUMNS": "200",
         }
-        return Client(python, folder, environment)
+        return Client(version, python, folder, environment)
 
     return make
 

@@ -1,4 +1,4 @@
-"""The current published client: the tutorial in its own dialect, and everything that can go wrong for its user."""
+"""The current published client: the tutorial in its own dialect, trained and served, by commands and by its SDK."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def completed(site, prepared):
 
 @pytest.fixture(scope="module")
 def served(site, client, completed):
-    client.arena("agent", "deploy", "sums-v1")
+    client.arena("agent", "deploy", "sums-v1", "--memory-scope", "user")
     return site.until(
         lambda: site.get("/api/cli/v1/inference/deployments/one", name="sums-v1")["revision"], seconds=90
     )
@@ -120,73 +120,64 @@ with ArenaClient() as client:
     assert "reward/mean" in client.sdk(script).out
 
 
-def test_a_run_is_stopped_listed_and_resumed(site, prepared):
-    submit(prepared, "sums-v2", manifest=_changed(prepared, "lr: 0.000005", "lr: 0.000006"))
-    prepared.arena("experiments", "stop", "sums-v2")
-    site.wait("sums-v2", "stopped")
+def test_the_sdk_answers_a_batch_streams_and_keeps_a_session(client, served):
+    script = """
+from agilerl.arena import ArenaClient
+from agilerl.arena.exceptions import ArenaInferenceError
+from agilerl.arena.inference.agent import LLMParams
+import numpy as np
+with ArenaClient() as client, client.open_inference_agent("sums-v1") as agent:
+    assert (agent.metadata.agent.algo, agent.metadata.agent.llm) == ("GRPO", True)
+    prompts = ["What is 1 + 1?", "What is 2 + 2?", "What is 3 + 3?"]
+    greedy = LLMParams(temperature=0.0, do_sample=False, max_new_tokens=8)
+    batch = agent.generate(prompts, params=greedy)
+    assert [r.prompt for r in batch.results] == prompts
+    assert (batch.batch_size, batch.success) == (3, True)
+    alone = agent.generate(prompts[1], params=greedy)
+    assert alone.results[0].completion == batch.results[1].completion
+    assert "".join(agent.generate_stream(prompts[1], params=greedy)) == alone.results[0].completion
+    agent.generate(prompts[0], params=greedy, session_id="sdk")
+    list(agent.generate_stream(prompts[1], params=greedy, session_id="sdk"))
+    assert [s.session_id for s in agent.list_sessions()] == ["sdk"]
+    assert [m.role for m in agent.get_session("sdk").messages] == ["user", "assistant"] * 2
+    assert (agent.delete_session("sdk"), agent.delete_session("sdk")) == (True, False)
+    try:
+        agent.get_action(np.zeros(3, np.float32))
+    except ArenaInferenceError as refused:
+        print("refused:", refused)
+    agent.metadata = agent.metadata.model_copy(update={"agent": None})
+    try:
+        agent.predict(np.zeros(3, np.float32))
+    except ArenaInferenceError as refused:
+        print("refused:", refused)
+"""
+    out = client.sdk(script).out
 
-    assert "stopped" in prepared.arena("experiments", "list").text
-    prepared.arena("experiments", "resume", "sums-v2", "--max-steps", "200000")
-    assert site.wait("sums-v2", "queued", "validating", "running", "completed")["max_steps"] == 200_000
-    assert site.wait("sums-v2", "completed", seconds=200)["step"] >= 48
-
-
-def test_lists_of_everything_are_shown(client, completed):
-    shown = {
-        "Sums": ("projects", "list"),
-        "sums": ("datasets", "list"),
-        "local": ("resources", "list"),
-        "tiny-llama": ("models", "list"),
-        "k_proj": ("models", "info", "Qwen/Qwen2.5-0.5B-Instruct"),
-        "embedded": ("user", "profile"),
-        "spent": ("user", "credits"),
-    }
-    for word, command in shown.items():
-        assert word in client.arena(*command).text
-
-
-def test_things_are_deleted(prepared):
-    prepared.arena("projects", "create", "Short Lived")
-    prepared.arena("projects", "delete", "Short Lived", "--yes")
-    mapping = json.dumps({"question": "question", "answer": "answer"})
-    options = ["--category", "reasoning", "--file", "sums.csv", "--column-mapping", mapping]
-    prepared.arena("datasets", "create", "gone", *options)
-    prepared.arena("datasets", "delete", "gone", "--yes")
-
-    assert "Short Lived" not in prepared.arena("projects", "list").text
-    assert "gone" not in prepared.arena("datasets", "list").text
-
-
-def test_the_help_is_shown_although_there_are_no_capabilities(client):
-    assert "Traceback" not in client.arena("--help").text
+    assert "Deployment is not RL" in out
+    assert "is a language model: use generate or generate_stream" in out
 
 
-def test_a_bad_token_is_said(client):
-    done = client.arena("projects", "list", expect=1, ARENA_API_KEY="arena_pat_wrong")
+def test_the_memory_scope_of_a_deployment_is_not_changed(client, served):
+    done = client.arena("agent", "deploy", "sums-v1", "--memory-scope", "organization", expect=1)
 
-    assert "Traceback" not in done.text
-    assert done.text.startswith("Error: Invalid API key")
-
-
-def test_a_failing_reward_is_told_with_its_line_and_starts_nothing(site, prepared):
-    text = "def reward(question, answer, completion):\n    return answer[999]\n"
-    (prepared.folder / "bad.py").write_text(text)
-
-    done = submit(prepared, "bad-reward", reward="bad.py", expect=1)
-
-    assert "bad.py:2" in done.text
-    assert "IndexError" in done.text
-    assert "Traceback" not in done.text
-    assert "bad-reward" not in {row["name"] for row in site.get("/api/cli/v1/experiments/list")}
+    assert "that cannot be changed afterwards" in done.text
 
 
-def test_a_manifest_that_only_the_server_finds_wrong_is_told_by_its_path(prepared):
-    manifest = _changed(prepared, "dataset: sums", "dataset: nowhere")
+def test_the_unmodified_openai_package_talks_to_the_same_deployment(site, served):
+    openai = pytest.importorskip("openai")
+    asked = {"messages": [{"role": "user", "content": "What is 2 + 3?"}], "max_tokens": 8, "temperature": 0}
+    with openai.OpenAI(base_url=f"{site.url}/v1", api_key=site.token, max_retries=0) as user:
+        whole = user.chat.completions.create(model="sums-v1", **asked)
+        chunks = list(user.chat.completions.create(model="sums-v1", stream=True, **asked))
 
-    done = submit(prepared, "bad-manifest", manifest=manifest, expect=1)
-
-    assert "dataset 'nowhere' does not exist here" in done.text
-    assert "there are:" in done.text
+        assert "sums-v1" in [model.id for model in user.models.list()]
+        with pytest.raises(openai.NotFoundError, match="sums-v9"):
+            user.chat.completions.create(model="sums-v9", **asked)
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert text == whole.choices[0].message.content
+    stranger = openai.OpenAI(base_url=f"{site.url}/v1", api_key="sk-wrong", max_retries=0)
+    with stranger, pytest.raises(openai.AuthenticationError):
+        stranger.models.list()
 
 
 def test_an_unknown_experiment_is_one_line(prepared):
@@ -199,10 +190,3 @@ def test_the_tutorials_own_manifest_is_refused_by_this_client_itself(prepared):
     done = submit(prepared, "old", manifest="gsm8k_grpo.yaml", expect=1)
 
     assert "use_vllm" in done.text
-
-
-def _changed(client, old, new):
-    """The name of a manifest that differs."""
-    assert old in MANIFEST
-    (client.folder / "changed.yaml").write_text(MANIFEST.replace(old, new))
-    return "changed.yaml"

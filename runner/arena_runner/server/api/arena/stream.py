@@ -63,7 +63,11 @@ def _verdict(result: CheckResult) -> dict[str, Any]:
     elif result.status == "fail":
         verdict["error"] = plain(place + result.message)
     check = plain(f"{result.address} {result.name}")
-    return {"kind": "check", "message": result.message, "detail": {"check": check, "result": verdict}}
+    return {
+        "kind": "check",
+        "message": result.message or check,
+        "detail": {"check": check, "result": verdict},
+    }
 
 
 def _failed(stage: str, message: str, code: str) -> bytes:

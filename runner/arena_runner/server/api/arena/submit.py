@@ -28,10 +28,13 @@ FORM_FIELD_LIMIT = 4 << 20
 
 router = new_router()
 
-Resource = Annotated[
-    str | None, BeforeValidator(lambda value: str(value) if value not in {None, ""} else None)
-]
-"""A tier: the client also takes numbers for it."""
+
+def _tier(value: Any) -> Any:
+    return (str(value) or None) if isinstance(value, str | int) else value
+
+
+Resource = Annotated[str | None, BeforeValidator(_tier)]
+"""A tier: the client also takes numbers for it, and sends nothing as empty text."""
 
 
 class Job(Sent):
