@@ -24,6 +24,7 @@ def of_run(run: RunStatus, *, why: bool = True) -> list[str]:
     ]
     if why and run.message:
         told.append(f"  {run.message}")
+    told.extend(f"  warning: {warning}" for warning in run.warnings)
     if run.best is not None:
         told.append(f"  best checkpoint: {run.best.label}, fitness {figures.score(run.best.fitness)}")
     told.extend(f"  {line}" for line in figures.test_scores(run.test_scores))

@@ -49,7 +49,8 @@ def _line(document: ResourceDocument) -> str | None:
     left = max((m.eta_seconds for m in run.members if m.eta_seconds is not None), default=None)
     eta = f", {figures.duration(left)} left" if left is not None and not run.state.ended else ""
     because = f" ({run.message})" if run.message else ""
-    return (
+    first = (
         f"experiment/{document.name} v{document.version}: {run.state}{because} "
         f"at step {run.step}/{run.max_steps}{fitness}{eta}, run {run.run_id}"
     )
+    return "\n".join([first, *(f"  warning: {warning}" for warning in run.warnings)])

@@ -125,6 +125,35 @@ def _parquet(path: Path) -> Iterator[Mapping[str, Any]]:
         raise DataError(f"{path.name}: not a parquet file: {error}") from error
 
 
+def questions(rows: Iterable[Row], *, key: str) -> int:
+    """How many different ones there are."""
+    return len({_asked(row, key) for row in rows})
+
+
+def _asked(row: Row, key: str) -> str:
+    return " ".join(row[key].split())
+
+
+def cuts(count: int, *, eval_rows: int, test_rows: int) -> tuple[int, int]:
+    """Where the test split ends and where the evaluation split does; the rest is trained on."""
+    test = min(test_rows, count // 2)
+    return test, test + min(eval_rows, (count - test) // 2)
+
+
+def shortage(count: int, *, eval_rows: int, test_rows: int, batch_size: float) -> list[str]:
+    """What was asked for and so many questions cannot give; empty when there is enough of everything."""
+    test, held = cuts(count, eval_rows=eval_rows, test_rows=test_rows)
+    told = [
+        f"{name} {asked}: only {given} of {count} different questions are held out for it"
+        for name, asked, given in (("eval_rows", eval_rows, held - test), ("test_rows", test_rows, test))
+        if given < asked
+    ]
+    left = count - held
+    if left < batch_size:
+        told.append(f"batch_size {batch_size:g}: only {left} questions are left to train on, so rows repeat")
+    return told
+
+
 def split(rows: Iterable[Row], *, key: str, eval_rows: int, test_rows: int) -> Splits:
     """Deal rows into three splits by hash of role `key`.
 
@@ -133,12 +162,11 @@ def split(rows: Iterable[Row], *, key: str, eval_rows: int, test_rows: int) -> S
     """
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        groups.setdefault(" ".join(row[key].split()), []).append(row)
+        groups.setdefault(_asked(row, key), []).append(row)
     ordered = [
         groups[text] for text in sorted(groups, key=lambda text: hashlib.sha256(text.encode()).digest())
     ]
-    test = min(test_rows, len(ordered) // 2)
-    held = test + min(eval_rows, (len(ordered) - test) // 2)
+    test, held = cuts(len(ordered), eval_rows=eval_rows, test_rows=test_rows)
     # Held-out questions are scored once each, so a question that occurs often does not weigh more.
     return Splits(
         train=tuple(row for group in ordered[held:] for row in group),

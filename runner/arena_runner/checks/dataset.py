@@ -47,6 +47,11 @@ class DatasetCheck:
         self._tally = Tally()
         self.rows: list[dict[str, str]] = []
 
+    @property
+    def questions(self) -> int:
+        """How many different ones were found."""
+        return len(self._tally.answers)
+
     def run(self) -> Iterator[CheckResult]:
         """Yield every verdict."""
         unmapped = [

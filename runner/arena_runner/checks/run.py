@@ -17,6 +17,7 @@ from arena_gitops.spec.wire import CheckRequest, CheckResult, CheckSummary
 from arena_runner.checks.dataset import DatasetCheck
 from arena_runner.checks.match import check_match
 from arena_runner.checks.reward import RewardCheck
+from arena_runner.checks.splits import check_splits
 from arena_runner.sandbox import Limits, RewardError, inside
 
 BlobPath = Callable[[str], Path]
@@ -33,6 +34,7 @@ def run_checks(
     if dataset is not None and dataset.digest is not None:
         check = DatasetCheck(dataset, blob_path(dataset.digest))
         yield from check.run()
+        yield from check_splits(request, check.questions)
         rows = check.rows
     elif dataset is not None and dataset.hf is not None:
         yield CheckResult(

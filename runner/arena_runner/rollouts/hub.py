@@ -40,11 +40,38 @@ def _words(text: str) -> set[str]:
 
 
 def fetch_split(hub: HubDataset) -> list[Path]:
-    """Download a split's files (or find them in the hub's cache) and return their paths."""
-    from huggingface_hub import HfApi, hf_hub_download
+    """Download a split's files (or find them in the hub's cache) and return their paths.
 
-    names = HfApi().list_repo_files(hub.id, repo_type="dataset", revision=hub.revision)
-    return [
-        Path(hf_hub_download(hub.id, name, repo_type="dataset", revision=hub.revision))
-        for name in split_files(names, hub)
-    ]
+    Raises:
+        DataError: The hub answers that there is no such thing, or not for us: trying again changes nothing.
+    """
+    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    try:
+        names = HfApi().list_repo_files(hub.id, repo_type="dataset", revision=hub.revision)
+        return [
+            Path(hf_hub_download(hub.id, name, repo_type="dataset", revision=hub.revision))
+            for name in split_files(names, hub)
+        ]
+    except (HfHubHTTPError, HFValidationError) as error:
+        if (said := _refusal(error)) is None:
+            raise
+        at = f" at revision {hub.revision}" if hub.revision else ""
+        raise DataError(f"dataset {hub.id}{at}: {said}") from error
+
+
+def _refusal(error: Exception) -> str | None:
+    """What the hub said no to, in words; None for what may be better in a minute."""
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RevisionNotFoundError
+
+    if isinstance(error, RevisionNotFoundError):
+        return "the hub has no such revision; check `hf.revision`"
+    if isinstance(error, GatedRepoError):
+        return "the hub wants its conditions accepted first; do so there, and give the worker HF_TOKEN"
+    if not isinstance(error, HfHubHTTPError):
+        return f"the hub does not take this name ({error}); expected owner/name in `hf.id`"
+    status = getattr(error.response, "status_code", 0)
+    if status in {401, 403, 404}:
+        return f"the hub answers {status}: there is none of that name, or it is private; check `hf.id` and HF_TOKEN"
+    return None

@@ -27,6 +27,8 @@ from arena_gitops.spec.job import (
 )
 from arena_gitops.spec.resource import Frozen
 
+WARNINGS = 20
+
 
 class Summary(Frozen):
     """The newest figures of a run, apart from its checkpoints."""
@@ -36,6 +38,7 @@ class Summary(Frozen):
     lineage: tuple[Lineage, ...] = ()
     test_scores: tuple[TestScores, ...] = ()
     device: str = ""
+    warnings: tuple[str, ...] = ()
 
     @property
     def step(self) -> int:
@@ -57,6 +60,8 @@ def fold(summary: Summary, event: JobEvent) -> Summary:
             return _with_lineage(summary, event)
         case TestScored():
             return _with_scores(summary, event.scores)
+        case Log(level="warning"):
+            return _with_warning(summary, event.message)
         case CheckpointSaved() | ResumeStateSaved() | Metrics() | Sample() | Log() | Finished():
             return summary
         case _:
@@ -91,3 +96,10 @@ def _with_scores(summary: Summary, scores: TestScores) -> Summary:
     """A resume to more steps may find a better best: the newest score of a label counts."""
     others = tuple(s for s in summary.test_scores if s.label != scores.label)
     return summary.model_copy(update={"test_scores": (*others, scores)})
+
+
+def _with_warning(summary: Summary, message: str) -> Summary:
+    """Every segment warns again of the same; a worker that warns of everything is heard a few times."""
+    if message in summary.warnings or len(summary.warnings) >= WARNINGS:
+        return summary
+    return summary.model_copy(update={"warnings": (*summary.warnings, message)})

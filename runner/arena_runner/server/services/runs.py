@@ -247,6 +247,7 @@ def describe(pair: RunPair, checkpoints: Mapping[str, tuple[Checkpoint, ...]], w
         checkpoints=exports,
         lineage=summary.lineage,
         test_scores=summary.test_scores,
+        warnings=summary.warnings,
         mlflow_url=_mlflow_url(pair.state, world),
         spent_s=round(pair.state.spent_s, 3),
         request_id=pair.run.request_id,
