@@ -43,6 +43,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "login": ("arena_gitops.cli.login:login", "Log in to a server."),
     "logout": ("arena_gitops.cli.login:logout", "Log out of a server."),
     "user": ("arena_gitops.cli.imperative.user:user", "Show who you are to the server, and what was spent."),
+    "secrets": (
+        "arena_gitops.cli.imperative.secrets:secrets",
+        "Store values that rewards are given by name.",
+    ),
     "projects": ("arena_gitops.cli.imperative.projects:projects", "List, create and delete projects."),
     "datasets": ("arena_gitops.cli.imperative.datasets:datasets", "List, create and delete datasets."),
     "env": ("arena_gitops.cli.imperative.environments:env", "Register, validate and profile environments."),

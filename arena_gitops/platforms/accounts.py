@@ -1,4 +1,4 @@
-"""Accounts of our own server: who the caller is, what was spent, and the device login (RFC 8628).
+"""Accounts of our own server: who the caller is, what was spent, secrets, and the device login (RFC 8628).
 
 The login has the paths of Keycloak, because the published client looks for it there.
 """
@@ -7,18 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TypeVar
+from urllib.parse import quote
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from arena_gitops.errors import AuthError, PlatformError, PlatformUnreachableError
-from arena_gitops.platforms.door import FORM, Door, Request, form_body
+from arena_gitops.platforms.door import FORM, JSON, Door, Request, form_body, json_body
+from arena_gitops.spec.secret import SecretInfo
 
 OIDC = "/realms/arena/protocol/openid-connect"
 CLIENT = "arena-gitops"
+SECRETS = "/api/v1/secrets"
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 SLOWER_BY_S = 5.0
 
 Answer = TypeVar("Answer", bound=BaseModel)
+
+_SECRETS: TypeAdapter[tuple[SecretInfo, ...]] = TypeAdapter(tuple[SecretInfo, ...])
 
 
 class _Answer(BaseModel):
@@ -113,6 +118,24 @@ class Accounts:
         """End a login at the server."""
         self._door.call(_form("logout", {"refresh_token": refresh_token}))
 
+    def secrets(self) -> tuple[SecretInfo, ...]:
+        """The names of the server's secrets."""
+        answer = self._door.call(Request("GET", SECRETS, repeatable=True))
+        try:
+            return _SECRETS.validate_json(answer.content)
+        except ValidationError as error:
+            raise PlatformError(f"the answer to {SECRETS} is no list of secrets: {error}") from error
+
+    def set_secret(self, name: str, value: str) -> SecretInfo:
+        """Store a value."""
+        path, body = _secret(name), json_body({"value": value})
+        answer = self._door.call(Request("PUT", path, headers=JSON, body=body, repeatable=True))
+        return _parsed(answer.text, SecretInfo, path)
+
+    def delete_secret(self, name: str) -> None:
+        """Forget a value."""
+        self._door.call(Request("DELETE", _secret(name)))
+
     def _get(self, path: str, model: type[Answer]) -> Answer:
         return _parsed(self._door.call(Request("GET", path, repeatable=True)).text, model, path)
 
@@ -132,6 +155,10 @@ class Accounts:
         if answer.status_code == 503:
             raise PlatformUnreachableError(refused.error_description or refused.error)
         return refused
+
+
+def _secret(name: str) -> str:
+    return f"{SECRETS}/{quote(name, safe='')}"
 
 
 def _form(path: str, fields: Mapping[str, str]) -> Request:

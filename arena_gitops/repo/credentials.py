@@ -1,4 +1,4 @@
-"""Finds secrets written into a repository, by the prefixes their issuers gave them for that purpose.
+"""Finds secrets written into a repository, by the prefixes their issuers gave them; and references out of place.
 
 A finding names the place and the kind of secret; the value itself is never repeated, in no message.
 """
@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from arena_gitops.errors import Diagnostic, Span
+from arena_gitops.repo.document import Document, Path
+
+REFERENCE = "${secret:"
 
 _KINDS: dict[str, str] = {
     "an Arena token": r"arena_pat_[A-Za-z0-9_-]{8,}",
@@ -23,6 +27,28 @@ _KINDS: dict[str, str] = {
 }
 _ANY = re.compile(r"(?<![A-Za-z0-9_-])(?:" + "|".join(f"({pattern})" for pattern in _KINDS.values()) + ")")
 _NAMES = tuple(_KINDS)
+
+
+def misplaced(document: Document) -> Iterator[Diagnostic]:
+    """Every `${secret:…}` where none is understood: it would be taken for the text that it is."""
+    rewards = isinstance(document.value, dict) and document.value.get("kind") == "Reward"
+    for path, text in _texts(document.value):
+        if REFERENCE in text and not (rewards and path[:1] == ("secrets",)):
+            hint = "Name it in a Reward (secrets: [NAME]); its code reads the environment variable NAME."
+            message = "a secret is not filled in here; only a Reward is given secrets"
+            yield Diagnostic(message, "secret-reference", document.span(path), hint)
+
+
+def _texts(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    match value:
+        case str():
+            yield path, value
+        case dict():
+            for key, inner in value.items():
+                yield from _texts(inner, (*path, key))
+        case list():
+            for number, inner in enumerate(value):
+                yield from _texts(inner, (*path, number))
 
 
 def find(text: str, file: str) -> Iterator[Diagnostic]:

@@ -16,6 +16,7 @@ DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?[dhms])+$"
 ENTRYPOINT_PATTERN = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
 IDENTIFIER_PATTERN = r"^[A-Za-z_][A-Za-z0-9_]*$"
 SECRET_NAME_PATTERN = r"^[A-Z_][A-Z0-9_]*$"  # noqa: S105 - a pattern of names, no secret
+SECRET_PATTERN = r"^([A-Z_][A-Z0-9_]*|\$\{secret:[A-Z_][A-Z0-9_]*\})$"  # noqa: S105 - as above
 CHECKPOINT_PATTERN = r"^(best|step_[1-9][0-9]*(/m[0-9]+)?|@[A-Za-z0-9][A-Za-z0-9_-]*)$"
 REVISION_PATTERN = r"^[0-9a-f]{40}$"
 DIGEST_PATTERN = r"^sha256:[0-9a-f]{64}$"
@@ -57,6 +58,12 @@ def read_duration(value: Any) -> float:
     return sum(float(n) * _SECONDS[unit] for n, unit in re.findall(r"([0-9.]+)([dhms])", value))
 
 
+def read_secret(value: Any) -> Any:
+    """The name in `${secret:NAME}`; anything else as it is."""
+    named = re.fullmatch(r"\$\{secret:(.*)\}", value) if isinstance(value, str) else None
+    return named[1] if named else value
+
+
 RefField = Annotated[
     Ref,
     PlainValidator(read_ref),
@@ -75,5 +82,11 @@ Duration = Annotated[
 """Seconds; written `6h`."""
 Entrypoint = Annotated[str, Field(pattern=ENTRYPOINT_PATTERN)]
 Identifier = Annotated[str, Field(pattern=IDENTIFIER_PATTERN)]
-SecretName = Annotated[str, Field(pattern=SECRET_NAME_PATTERN)]
+SecretName = Annotated[
+    str,
+    Field(pattern=SECRET_NAME_PATTERN),
+    BeforeValidator(read_secret),
+    WithJsonSchema({"type": "string", "pattern": SECRET_PATTERN}),
+]
+"""Written `NAME` or `${secret:NAME}`."""
 CheckpointText = Annotated[str, Field(pattern=CHECKPOINT_PATTERN)]

@@ -7,6 +7,7 @@ summary lie in the working folder. Called again with the same folder it goes on 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -35,6 +36,7 @@ from arena_runner import checkpoint
 from arena_runner.checks.main import default_category, local_dataset, local_reward, read_manifest
 from arena_runner.narrate import line
 from arena_runner.ports import Files, InterruptedRunError, Materials, Stop
+from arena_runner.sandbox import from_environment
 from arena_runner.train import train as train_job
 
 METRICS, SUMMARY = "metrics.jsonl", "summary.json"
@@ -109,6 +111,7 @@ def run(manifest: Path, dataset: Path, folder: Path, options: Mapping[str, Any])
         dataset=(dataset.resolve(),),
         reward=options["reward"].resolve().parent if options["reward"] else None,
         resume=states[-1] if states else None,
+        secrets=from_environment(os.environ),
     )
     ports = Terminal(folder, append=bool(states))
     try:

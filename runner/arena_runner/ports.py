@@ -6,7 +6,7 @@ A worker answers with a journal that a server reads, the foreground command with
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -64,3 +64,5 @@ class Materials:
     resume: Path | None = None
     """folder with the resume state's files"""
     models_dir: Path | None = None
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """values of the secrets that the job's reward names; on no disk"""

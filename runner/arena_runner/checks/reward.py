@@ -7,15 +7,24 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from arena_gitops.spec.job import RewardCase, RewardInput
 from arena_gitops.spec.reward_source import suspicions
+from arena_gitops.spec.secret import lacking
 from arena_gitops.spec.wire import CheckResult, SampleScore
 from arena_runner.checks.telling import Bench, judge
-from arena_runner.sandbox import Limits, RewardError, RewardPool, Score, ScoreRow, secret_values
+from arena_runner.sandbox import (
+    Limits,
+    RewardError,
+    RewardPool,
+    Score,
+    ScoreRow,
+    from_environment,
+    secret_values,
+)
 
 TOLERANCE = 1e-6
 SAMPLE: Mapping[str, str] = {"question": "What is 6 * 7?", "answer": "6 * 7 = 42\n#### 42"}
@@ -67,14 +76,20 @@ class RewardCheck:
         files: Path,
         rows: Sequence[Mapping[str, str]] = (),
         limits: Limits | None = None,
+        *,
+        stored: Collection[str] | None = None,
     ) -> None:
-        self._reward, self._files = reward, files
+        """Prepare; `stored` are the secrets of a server, which gives their values to runs only."""
+        self._reward, self._files, self._stored = reward, files, stored
         self._rows = [row for row in rows if "question" in row and "answer" in row] or [SAMPLE]
         self._limits = limits or Limits()
 
     def run(self) -> Iterator[CheckResult]:
         """Yield every verdict; stops at an import that fails."""
         yield from self._source()
+        if self._reward.secrets and self._stored is not None:
+            yield self._withheld(self._stored)
+            return
         try:
             with self._pool() as pool:
                 yield self._result("import", "pass", f"{self._reward.entry} defines {self._reward.function}")
@@ -97,8 +112,15 @@ class RewardCheck:
         if not found:
             yield self._result("source", "pass", "nothing in it runs text, starts programs or unpickles")
 
+    def _withheld(self, stored: Collection[str]) -> CheckResult:
+        """A check may run what a pull request proposes, so that it is shown no secret."""
+        if missing := [name for name in self._reward.secrets if name not in stored]:
+            return self._result("secrets", "fail", lacking(missing))
+        text = "its code was read, not run: it names secrets, which only a run is given"
+        return self._result("secrets", "warn", text)
+
     def _pool(self) -> RewardPool:
-        secrets = secret_values(self._reward.secrets, os.environ)
+        secrets = secret_values(self._reward.secrets, from_environment(os.environ))
         return RewardPool(self._reward, self._files, limits=self._limits, secrets=secrets)
 
     def _walls(self, pool: RewardPool) -> Iterator[CheckResult]:

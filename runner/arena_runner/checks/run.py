@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,9 +25,20 @@ BlobPath = Callable[[str], Path]
 
 
 def run_checks(
-    request: CheckRequest, blob_path: BlobPath, *, limits: Limits | None = None
+    request: CheckRequest,
+    blob_path: BlobPath,
+    *,
+    limits: Limits | None = None,
+    stored: Collection[str] | None = None,
 ) -> Iterator[CheckResult]:
-    """Yield one verdict after the other; a failing check is a result, never an exception."""
+    """Yield one verdict after the other; a failing check is a result, never an exception.
+
+    Args:
+        request: the experiment.
+        blob_path: where its files lie.
+        limits: of the sandbox.
+        stored: names of the secrets that a server has; None where values come from this machine's environment.
+    """
     yield from check_match(request)
     rows: Sequence[Mapping[str, str]] = ()
     dataset, reward = request.inputs.dataset, request.inputs.reward
@@ -46,7 +57,7 @@ def run_checks(
     if reward is not None:
         try:
             with laid_out(reward, blob_path) as files:
-                yield from RewardCheck(reward, files, rows, limits).run()
+                yield from RewardCheck(reward, files, rows, limits, stored=stored).run()
         except RewardError as error:
             yield CheckResult(address=reward.address, name="files", status="fail", message=error.message)
 

@@ -6,6 +6,16 @@ from arena_runner.sandbox.box import inside
 from arena_runner.sandbox.limits import Limits, Wall
 from arena_runner.sandbox.pool import RewardPool
 from arena_runner.sandbox.score import RewardError, Score, ScoreRow
-from arena_runner.sandbox.secrets import secret_values
+from arena_runner.sandbox.secrets import from_environment, secret_values
 
-__all__ = ["Limits", "RewardError", "RewardPool", "Score", "ScoreRow", "Wall", "inside", "secret_values"]
+__all__ = [
+    "Limits",
+    "RewardError",
+    "RewardPool",
+    "Score",
+    "ScoreRow",
+    "Wall",
+    "from_environment",
+    "inside",
+    "secret_values",
+]

@@ -20,6 +20,7 @@ from arena_runner.sandbox.limits import Limits, Wall
 from arena_runner.sandbox.packages import python_with
 from arena_runner.sandbox.process import Ended, Frame, Hung, Process, Program
 from arena_runner.sandbox.score import RewardError, Score, ScoreRow
+from arena_runner.sandbox.secrets import Veil
 
 BATCH = 64
 """rows sent to a process at once: large enough to hide the pipe, small enough to share out evenly"""
@@ -75,6 +76,7 @@ class RewardPool:
         self._reward = reward
         self._files = files
         self._secrets = {name: value for name, value in (secrets or {}).items() if name in reward.secrets}
+        self._veil = Veil(self._secrets)
         self._workers = workers
         self._idle: queue.SimpleQueue[Process | None] = queue.SimpleQueue()
         self._box: Box | None = None
@@ -198,14 +200,20 @@ class RewardPool:
             case {"score": float(total)} if math.isfinite(total):
                 return Score(total)
             case {"parts": dict(parts)} if parts and all(math.isfinite(part) for part in parts.values()):
-                return Score(math.fsum(parts.values()), parts)
+                named = {self._veil.over(str(name)): part for name, part in parts.items()}
+                return Score(math.fsum(parts.values()), named)
             case {"error": {"message": str(message), "file": str(file), "line": int(line)}}:
-                return RewardError(message, file, line, output=process.output.text())
+                return self._error(process, message, file, line)
         raise Ended("it wrote into the sandbox's own channel")
 
     def _fault(self, process: Process, message: str) -> RewardError:
         process.kill()  # first, so that all of its output has arrived
-        return RewardError(message, *process.place, output=process.output.text())
+        return self._error(process, message, *process.place)
+
+    def _error(self, process: Process, message: str, file: str, line: int) -> RewardError:
+        """What went wrong, with what was printed, without the values of secrets."""
+        output = self._veil.over(process.output.text())
+        return RewardError(self._veil.over(message), file, line, output=output)
 
     def _start(self) -> Process:
         """Start a process and import the user's file in it."""
@@ -224,7 +232,5 @@ class RewardPool:
                 return process
             fault = frame["error"]
             process.kill()
-            problem = RewardError(
-                fault["message"], fault["file"], fault["line"], output=process.output.text()
-            )
+            problem = self._error(process, fault["message"], fault["file"], fault["line"])
         raise problem

@@ -23,6 +23,7 @@ from arena_runner.server.api.device import router as device_page
 from arena_runner.server.api.login import router as login_pages
 from arena_runner.server.api.models import router as base_models
 from arena_runner.server.api.oidc import router as device_login
+from arena_runner.server.api.secrets import router as secret_names
 from arena_runner.server.metrics import Meters
 from arena_runner.server.world import VERSION, World
 
@@ -39,4 +40,5 @@ def create_app(world: World) -> FastAPI:
         app.include_router(router)
     for router in (login_pages, device_page, device_login, dashboard.router):
         app.include_router(router)
+    app.include_router(secret_names)
     return app

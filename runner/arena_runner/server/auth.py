@@ -108,8 +108,8 @@ class NewToken:
 
 
 def new_text() -> str:
-    """A token that nobody can guess."""
-    return "arena_" + secrets.token_urlsafe(32)
+    """A token that nobody can guess; by its prefix it is recognised where it should not be written."""
+    return "arena_pat_" + secrets.token_urlsafe(32)
 
 
 def token_id(text: str) -> str:

@@ -25,7 +25,15 @@ def check(tmp_path: Path):
     """Check a reward given as source; (name, status) → first such result."""
 
     def run(
-        source: str, *, cases=(), rows=None, limits=None, algorithm="GRPO", category="reasoning", **reward
+        source: str,
+        *,
+        cases=(),
+        rows=None,
+        limits=None,
+        algorithm="GRPO",
+        category="reasoning",
+        stored=None,
+        **reward,
     ):
         blobs = {}
 
@@ -59,7 +67,7 @@ def check(tmp_path: Path):
                 },
             }
         )
-        results = list(run_checks(request, blobs.__getitem__, limits=limits))
+        results = list(run_checks(request, blobs.__getitem__, limits=limits, stored=stored))
         found = {}
         for result in results:
             found.setdefault((result.name, result.status), result)
@@ -150,6 +158,19 @@ def test_a_secret_comes_from_its_own_prefix_and_never_from_our_variables(check, 
     assert failed.message.endswith("set ARENA_SECRET_ARENA_WORKER_TOKEN")
     monkeypatch.setenv("ARENA_SECRET_JUDGE_KEY", "x")
     assert ("import", "pass") in check(f"import os\nos.environ['JUDGE_KEY']\n{GOOD}", secrets=("JUDGE_KEY",))
+
+
+def test_a_servers_check_reads_a_reward_with_secrets_and_does_not_run_it(check, monkeypatch):
+    monkeypatch.setenv("ARENA_SECRET_JUDGE_KEY", "x")
+    ran = f"raise SystemExit('it ran')\n{GOOD}"
+    found = check(ran, secrets=("JUDGE_KEY",), stored={"JUDGE_KEY"})
+    assert "only a run is given" in found["secrets", "warn"].message
+    assert not [key for key in found if key[1] == "fail"]
+
+
+def test_a_servers_check_says_which_secrets_it_lacks(check):
+    found = check(GOOD, secrets=("JUDGE_KEY", "OTHER"), stored={"OTHER"})["secrets", "fail"]
+    assert found.message.endswith("does not have: JUDGE_KEY; use arena secrets set JUDGE_KEY")
 
 
 def test_a_file_outside_the_repository_is_refused(check):

@@ -150,6 +150,37 @@ def test_a_secret_reaches_only_the_reward_that_names_it(pool_of):
         assert pool.score([ROW]) == [Score(5.0)]
 
 
+SECRET = "s3cret-value-of-a-judge"
+
+
+def test_what_a_reward_says_about_its_secret_is_told_without_the_value(pool_of):
+    source = """
+    import os
+    print("at import", os.environ["JUDGE_KEY"])
+    def reward(q, a, c):
+        print("called with", os.environ["JUDGE_KEY"])
+        if c == "raise":
+            raise ValueError(os.environ["JUDGE_KEY"])
+        if c == "die":
+            os._exit(3)
+        return {os.environ["JUDGE_KEY"]: 1.0}
+    """
+    with pool_of(source, secrets={"JUDGE_KEY": SECRET}) as pool:
+        rows = [ScoreRow("q", "a", completion) for completion in ("raise", "die", "good")]
+        raised, died, good = pool.score_each(rows)
+    assert raised.message == "the reward raised ValueError: (secret JUDGE_KEY)"
+    assert "called with (secret JUDGE_KEY)" in died.output
+    assert good == Score(1.0, {"(secret JUDGE_KEY)": 1.0})
+    assert SECRET not in f"{raised} {raised.output} {died} {died.output} {good}"
+
+
+def test_an_import_that_fails_on_its_secret_does_not_tell_it(pool_of):
+    source = "import os\nint(os.environ['JUDGE_KEY'])\ndef reward(q, a, c): return 1.0\n"
+    with pytest.raises(RewardError, match="secret JUDGE_KEY") as caught:
+        pool_of(source, secrets={"JUDGE_KEY": SECRET}).__enter__()
+    assert SECRET not in f"{caught.value} {caught.value.output}"
+
+
 def test_two_thousand_rewards_a_second(pool_of):
     rows = [ROW] * 2000
     with pool_of(REGEX) as pool:

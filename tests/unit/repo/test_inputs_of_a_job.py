@@ -340,6 +340,26 @@ def test_a_literal_secret_is_refused_without_repeating_it(repo, path, text, expe
     assert value[:16].upper() not in repo.messages()
 
 
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("experiments/x.yaml", "kind: Project\nname: x\ndescription: ${secret:KEY}\n", "experiments/x.yaml:3:14"),
+        ("manifests/grpo.yaml", "environment: {name: 'see ${secret:KEY}'}\n", "manifests/grpo.yaml:1:21"),
+    ],
+)  # fmt: skip
+def test_a_secret_that_nobody_would_fill_in_is_refused(repo, path, text, expected):
+    repo.write(path, text)
+    assert f"{expected} secret-reference" in repo.problems()
+
+
+def test_a_reward_names_its_secrets(repo):
+    repo.write(
+        "rewards/exact.yaml", "kind: Reward\nname: exact\nfile: exact.py\nsecrets: ['${secret:KEY}']\n"
+    )
+    found = repo.load().resources[Address.parse("reward/exact")].spec
+    assert found["secrets"] == ["KEY"]
+
+
 @pytest.mark.parametrize("word", ["task-list-of-the-long-names-1234567890", "risk-" + "a1" * 20, "sk-short"])
 def test_ordinary_words_are_no_secrets(repo, word):
     repo.write("experiments/project.yaml", f"kind: Project\nname: maths\ndescription: {word}\n")

@@ -71,7 +71,9 @@ FIELDS = {
         st.fixed_dictionaries({"id": WORDS}, optional={"revision": st.sampled_from(["0" * 40, "v1", None])}),
     ),
     "requirements": st.one_of(st.lists(WORDS, max_size=2), WORDS),
-    "secrets": st.lists(st.sampled_from(["KEY", "key"]), max_size=2),
+    "secrets": st.lists(
+        st.sampled_from(["KEY", "key", "${secret:KEY}", "${secret:key}", "${secret:}"]), max_size=2
+    ),
     "entrypoint": st.sampled_from(["m:C", "m.n:C", "m", ":C"]),
     "network": st.sampled_from(["none", "full", "half", {}]),
     "cases": st.lists(

@@ -208,6 +208,11 @@ def test_secrets_are_names_never_values(secret):
     assert "the name of a secret" in messages({**REWARD, "secrets": [secret]})
 
 
+def test_a_secret_may_be_written_as_a_reference():
+    found = parse(KINDS["Reward"], {**REWARD, "secrets": ["${secret:JUDGE_KEY}", "OTHER"]})
+    assert found.secrets == ("JUDGE_KEY", "OTHER")
+
+
 def test_merging_the_base_has_no_room_yet():
     assert "has no room yet" in messages({**EXPERIMENT, "base": {"experiment": "a", "merge": True}})
 

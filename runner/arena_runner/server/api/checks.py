@@ -14,6 +14,7 @@ from arena_runner.checks import run_checks, summarise
 from arena_runner.server.api.door import TheWorld, caller
 from arena_runner.server.auth import Identity, Role
 from arena_runner.server.refusals import RefusedError
+from arena_runner.server.services import secrets
 
 router = APIRouter(prefix="/api/v1", tags=["native"])
 
@@ -29,7 +30,7 @@ def checks(
 
     def lines() -> Iterator[bytes]:
         results: list[CheckResult] = []
-        for result in run_checks(body, world.blobs.existing):
+        for result in run_checks(body, world.blobs.existing, stored=secrets.names(world)):
             results.append(result)
             yield result.model_dump_json().encode() + b"\n"
         yield summarise(results).model_dump_json().encode() + b"\n"

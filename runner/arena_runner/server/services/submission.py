@@ -25,7 +25,7 @@ from arena_runner.checks.reward import SAMPLE
 from arena_runner.checks.run import laid_out
 from arena_runner.sandbox import RewardError, RewardPool, ScoreRow
 from arena_runner.server.refusals import RefusedError
-from arena_runner.server.services import datasets, hub_rows, imperative, runs
+from arena_runner.server.services import datasets, hub_rows, imperative, runs, secrets
 from arena_runner.server.services.experiments import current_version
 from arena_runner.server.services.remarks import Remark
 from arena_runner.server.settings import resolve_tier
@@ -216,7 +216,7 @@ def _checked(
     seen = inputs.model_copy(update={"dataset": dataset})
     request = CheckRequest(address=address, manifest=manifest.normal(), inputs=seen)
     failed = []
-    for result in run_checks(request, world.blobs.existing):
+    for result in run_checks(request, world.blobs.existing, stored=secrets.names(world)):
         yield result
         if result.status == "fail":
             place = f"{result.file}:{result.line}: " if result.file and result.line else ""
