@@ -34,6 +34,7 @@ COUNTED = (
     Action.NEW_VERSION,
     Action.PROMOTE,
     Action.RESUME,
+    Action.MIGRATE,
     Action.REUSE,
     Action.MOVE,
     Action.RETIRE,

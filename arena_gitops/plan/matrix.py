@@ -62,6 +62,7 @@ def _row(*cells: Outcome) -> dict[Phase, Outcome]:
     return {Phase.ABSENT: Outcome(Action.CREATE), **dict(zip(columns, cells, strict=True))}
 
 
+_MIGRATE = Outcome(Action.MIGRATE, interrupts=True)
 _INTERRUPT_NEW = Outcome(Action.NEW_VERSION, interrupts=True)
 _INTERRUPT_RETIRE = Outcome(Action.RETIRE, interrupts=True)
 
@@ -74,7 +75,7 @@ MATRIX: dict[Cause, dict[Phase, Outcome]] = {
     Cause.BUDGET_SATISFIED: _row(_UPDATE, _UPDATE, _NOOP,          _HELD,   _HELD,   _NOOP),
     Cause.BUDGET_RECORDED: _row( _UPDATE, _UPDATE, _UPDATE,        _UPDATE, _UPDATE, _UPDATE),
     Cause.CEILING_RAISED: _row(  _UPDATE, _UPDATE, _UPDATE,        _RESUME, _RESUME, _UPDATE),
-    Cause.PLACEMENT: _row(       _UPDATE, _UPDATE, _UPDATE,        _RESUME, _RESUME, _UPDATE),
+    Cause.PLACEMENT: _row(       _UPDATE, _UPDATE, _MIGRATE,       _RESUME, _RESUME, _UPDATE),
     Cause.OBSERVABILITY: _row(   _UPDATE, _UPDATE, _UPDATE,        _UPDATE, _UPDATE, _UPDATE),
     Cause.DEFINITION: _row(      _UPDATE, _UPDATE, _UPDATE,        _UPDATE, _UPDATE, _UPDATE),
     Cause.RERUN: _row(           _NEW,    _NEW,    _INTERRUPT_NEW, _NEW,    _NEW,    _NEW),

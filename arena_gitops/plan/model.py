@@ -42,6 +42,8 @@ class Action(StrEnum):
     PROMOTE = "promote"
     """a person has chosen another checkpoint: the apply takes the choice over"""
     RESUME = "resume"
+    MIGRATE = "migrate"
+    """a running run is stopped at its next checkpoint and goes on in another place"""
     REUSE = "reuse"
     MOVE = "move"
     """a rename: put under the new name what the old one has; the old one is retired as its own change"""
@@ -66,7 +68,7 @@ class Action(StrEnum):
     @property
     def spends(self) -> bool:
         """Whether it can start paid training."""
-        return self in {Action.CREATE, Action.NEW_VERSION, Action.RESUME}
+        return self in {Action.CREATE, Action.NEW_VERSION, Action.RESUME, Action.MIGRATE}
 
     @property
     def severity(self) -> int:
@@ -84,7 +86,7 @@ SEVERITY: dict[Action, int] = {
     Action.MOVE: 2,
     # import is 2 too, 3 is cap: later rooms
     Action.RESUME: 4,
-    # 5 is migrate
+    Action.MIGRATE: 5,
     Action.REUSE: 6,
     Action.PROMOTE: 6,
     Action.CREATE: 7,

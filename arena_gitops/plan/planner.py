@@ -32,6 +32,8 @@ from arena_gitops.state import DesiredResource, DesiredState, ObservedState
 
 USABLE = frozenset({"queued", "validating", "running", "completed"})
 """States in which an existing run stands for the same work; stopped and failed ones are not a result."""
+GOES_ON = frozenset({Action.RESUME, Action.MIGRATE})
+"""Actions that let a run go on from where it is."""
 MOVED = "moved"
 """The reason of both halves of a move."""
 HELD_NOTE = (
@@ -223,10 +225,10 @@ class Planner:
         if resource.address.kind != TRAINED or not action.spends:
             return ()
         notes = (*asked, *units.describe(resource.spec, self.observed.max_steps))
-        if action is Action.RESUME and notes:
+        if action in GOES_ON and notes:
             notes = (f"the whole run: {notes[0]}", *notes[1:])
         known = self._known(resource)
-        if action is not Action.RESUME and known is not None:
+        if action not in GOES_ON and known is not None:
             named = f"run {known.run_id}" if known.version else f"the run of {TRAINED}/{known.experiment}"
             if self.desired.owner.namespace == MAIN:
                 notes += (f"continues {named} ({known.state}, {known.max_steps:,} steps asked for then)",)
@@ -297,7 +299,7 @@ def _place(resource: DesiredResource, finding: Finding) -> Range | None:
 def _done(action: Action, document: ResourceDocument | None) -> int:
     """Steps that a resumed run has behind it."""
     run = document.run if document is not None else None
-    return run.step if action is Action.RESUME and run is not None else 0
+    return run.step if action in GOES_ON and run is not None else 0
 
 
 def _starts(resource: DesiredResource, action: Action) -> bool:

@@ -36,7 +36,7 @@ _PLAIN = {
     Cause.PARENT: "what it builds on is trained anew",
     Cause.COSMETIC: "behaves as {version}: only comments, docstrings or layout differ; nothing is trained anew",
 }
-_LATER = frozenset({Cause.PLACEMENT, Cause.OBSERVABILITY, Cause.BUDGET_RECORDED})
+_LATER = frozenset({Cause.OBSERVABILITY, Cause.BUDGET_RECORDED})
 """What a run that is already working learns only when it is started again."""
 
 
@@ -45,6 +45,8 @@ def _consequence(cause: Cause, kind: str, deciding: list[FieldChange], run: RunS
         return "changes what is trained" if kind == TRAINED else "changes its content"
     if cause is Cause.DEFINITION and kind == "deployment":
         return "changes what is served"
+    if cause is Cause.PLACEMENT and run is not None and run.state is RunState.RUNNING:
+        return "is placement: the run stops and goes on there from its last saved state"
     later = ", from its next start on" if run is not None and not run.state.ended and cause in _LATER else ""
     return f"is {deciding[0].cls.value}{later}" if deciding else ""
 

@@ -214,6 +214,8 @@ class Ledger:
         loosened = before is not None and _loosened(before, body)
         further = before is not None and _further(before, body) and status.step < steps
         unfinished = status.state in {RunState.STOPPED, RunState.FAILED}
+        if status.state is RunState.RUNNING and before is not None and _moved(before, body):
+            self._move(run, run.script.play(status))  # another segment, in the other place
         if status.state.ended and (raised or further or (unfinished and (returned or loosened))):
             self._move(run, run.script.play(status.model_copy(update={"state": RunState.QUEUED})))
 
@@ -315,9 +317,14 @@ def _known(run: Run) -> KnownRun:
     )
 
 
+def _moved(before: PutResource, body: PutResource) -> bool:
+    """Whether a run got another place."""
+    return any(before.spec.get(key) != body.spec.get(key) for key in ("tier", "num_nodes"))
+
+
 def _loosened(before: PutResource, body: PutResource) -> bool:
     """Whether an unfinished run got another place, or more time or credits."""
-    moved = any(before.spec.get(key) != body.spec.get(key) for key in ("tier", "num_nodes"))
+    moved = _moved(before, body)
     old, new = before.spec.get("budget") or {}, body.spec.get("budget") or {}
     return moved or any(_raised(old, new, key) for key in ("max_runtime_s", "max_credits"))
 

@@ -19,6 +19,7 @@ _COLOURS: dict[Action, str] = {
     Action.NEW_VERSION: "yellow",
     Action.PROMOTE: "yellow",
     Action.RESUME: "yellow",
+    Action.MIGRATE: "yellow",
     Action.REUSE: "cyan",
     Action.MOVE: "cyan",
     Action.RETIRE: "red",
@@ -132,7 +133,7 @@ def _change(change: Change, widths: Widths) -> Iterator[Line]:
         Piece(f"  {change.message}" if change.message else ""),
         Piece(f"  {change.range}" if change.range and not change.fields else "", "dim"),
     )
-    if change.interrupts and change.action.acts:
+    if change.interrupts and change.action.acts and change.action is not Action.MIGRATE:
         yield (Piece(INDENT), Piece("stops the run that is running now", "red"))
     yield from _fields(change.fields)
     for line, style in (*diffs.scores(change), *diffs.data(change), *diffs.code(change)):

@@ -15,6 +15,7 @@ MARKS: dict[Action, str] = {
     Action.NEW_VERSION: "±",
     Action.PROMOTE: "↑",
     Action.RESUME: "~",
+    Action.MIGRATE: "»",
     Action.REUSE: "=",
     Action.MOVE: "→",
     Action.RETIRE: "-",
@@ -32,6 +33,7 @@ VERBS: dict[Action, str] = {
     Action.NEW_VERSION: "new version",
     Action.PROMOTE: "promote",
     Action.RESUME: "resume",
+    Action.MIGRATE: "migrate",
     Action.REUSE: "reuse",
     Action.MOVE: "move",
     Action.RETIRE: "retire",
@@ -127,7 +129,7 @@ def summary_line(plan: Plan) -> str:
     promoted = [f"{n['promote']} to promote"] if n["promote"] else []
     acts = [f"{n['create']} to create", f"{n['update']} to update", versions, *promoted]
     acts += [f"{n[key]} to {key}" for key in ("resume", "reuse", "retire", "destroy")]
-    acts += [f"{n['move']} to move"] if n.get("move") else []
+    acts += [f"{n[key]} to {key}" for key in ("move", "migrate") if n.get(key)]
     states = [f"{n[key]} {key}" for key in ("pending", "held", "stale", "blocked", "unchanged")]
     return f"Plan: {', '.join(acts)}. {', '.join(states)}. Cost: {_total(plan)}."
 

@@ -35,7 +35,7 @@ EXPECTED = {
     "steps lowered": ["update",      "noop",        "held",        "held",        "noop"],
     "time raised":   ["update",      "update",      "resume",      "resume",      "update"],
     "time lowered":  ["update",      "update",      "update",      "update",      "update"],
-    "placement":     ["update",      "update",      "resume",      "resume",      "update"],
+    "placement":     ["update",      "migrate",     "resume",      "resume",      "update"],
     "observability": ["update",      "update",      "update",      "update",      "update"],
     "rerun":         ["new_version", "new_version", "new_version", "new_version", "new_version"],
     "semantic":      ["new_version", "new_version", "new_version", "new_version", "new_version"],
@@ -61,7 +61,7 @@ def test_a_cell_of_the_matrix(scene, cause, state, action):
         "-" if change is None or (change.action is Action.NOOP and not change.fields) else change.action.value
     )
     assert found == action
-    stops = cause in {"semantic", "rerun"} and state == "running"
+    stops = cause in {"semantic", "rerun", "placement"} and state == "running"
     assert (change is not None and change.interrupts) == stops
 
 

@@ -31,6 +31,8 @@ USABLE = (RunState.QUEUED, RunState.VALIDATING, RunState.RUNNING, RunState.COMPL
 UNFINISHED = (RunState.STOPPED, RunState.FAILED)
 """Ended before the work was done: more time, or another place, lets the run go on."""
 
+MOVED = "moved"
+"""Cause of a stop that is none: the run goes on in another tier."""
 STOPPED_BY_US = ("replaced", "retired")
 """Stop causes that no person decided: the run may start again when its version returns."""
 
@@ -129,8 +131,11 @@ def stop(pair: RunPair, cause: str, now: float) -> None:
 
 
 def settle_stop(pair: RunPair, now: float) -> None:
-    """Record that a run which should stop has stopped."""
-    if pair.run.stop_cause == "budget":
+    """Record that a run which should stop has stopped, or send it on to where it belongs now."""
+    if pair.run.stop_cause == MOVED:
+        pair.run.tier = pair.run.spec.get("tier")
+        resume(pair, f"moved to tier {pair.run.tier}", now)
+    elif pair.run.stop_cause == "budget":
         message = budgets.exceeded(pair, now) or "reached its budget; raise it to continue"
         end(pair, RunState.FAILED, now, reason=FailureReason.BUDGET, message=message)
     else:
