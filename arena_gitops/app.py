@@ -29,6 +29,7 @@ from arena_gitops.evidence.contents import content_of
 from arena_gitops.evidence.gather import gather
 from arena_gitops.plan import offline
 from arena_gitops.plan.build import build
+from arena_gitops.plan.compare import differences
 from arena_gitops.plan.model import Action, CheckStatus, Plan
 from arena_gitops.plan.safety import ALLOW_INTERRUPT
 from arena_gitops.plan.scope import Scope
@@ -187,10 +188,14 @@ def require_applyable(planned: Plan) -> None:
     raise BlockedError("the plan is blocked\n  " + "\n  ".join(reasons))
 
 
-def require_same(planned: Plan, expected_id: str) -> None:
-    """Raise StaleError when the plan is not the one that was approved."""
-    if planned.plan_id != expected_id:
-        raise StaleError(f"the plan is now {planned.plan_id}, approved was {expected_id}; review it again")
+def require_same(planned: Plan, expected_id: str, approved: Plan | None = None) -> None:
+    """Raise StaleError when the plan is not the one that was approved; says what differs where both are at hand."""
+    if planned.plan_id == expected_id:
+        return
+    found = differences(approved, planned) if approved is not None else ()
+    told = [f"\n  {d.address}: {d.op}" + (f", {d.why}" if d.why else "") for d in found]
+    message = f"the plan is now {planned.plan_id}, approved was {expected_id}; review it again"
+    raise StaleError(message + "".join(told))
 
 
 def require_no_changes(planned: Plan) -> None:

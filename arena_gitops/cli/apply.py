@@ -115,7 +115,15 @@ def apply(
         parallel=parallelism,
     )
     patience = Patience(Until(until), timeout)
-    job = _Job(repository, choice.name, approval, allowed, patience, saved.scope if saved else scope)
+    job = _Job(
+        repository,
+        choice.name,
+        approval,
+        allowed,
+        patience,
+        saved.scope if saved else repository.resolved(scope),
+        saved,
+    )
     _report(session, follower, job, world)
 
 
@@ -129,6 +137,8 @@ class _Job:
     allow: frozenset[str]
     patience: Patience
     scope: Scope = WHOLE
+    approved: Plan | None = None
+    """the plan file, where one was given"""
     planned: Plan | None = None
 
 
@@ -156,7 +166,7 @@ def _do(session: Session, job: _Job, world: app.World) -> None:
     if not session.json:
         show(session, planned, "text")
     if job.approval.plan_id is not None:
-        app.require_same(planned, job.approval.plan_id)
+        app.require_same(planned, job.approval.plan_id, job.approved)
     app.require_applyable(planned)
     if planned.has_changes or app.was_cut_off(world):
         consent = _consent(job.approval) if planned.has_changes else app.Consent.APPROVED

@@ -95,7 +95,7 @@ _SCOPE = (
     (
         "--select",
         "EXPR",
-        "Only this resource (KIND/NAME); +KIND/NAME with what it builds on, KIND/NAME+ with what builds on it.",
+        "Only KIND/NAME, tag:LABEL[=VALUE], or what changed since git:REF; +EXPR adds parents, EXPR+ children.",
     ),
     ("--rerun", "ADDR", "Train this experiment once more, although nothing changed."),
     ("--rerun-stale", "ADDR", "Train the experiments again that are stale because of this dataset."),

@@ -22,6 +22,7 @@ from arena_gitops.repo.load import load_at
 from arena_gitops.report import json as report_json
 from arena_gitops.report import markdown as report_markdown
 from arena_gitops.report import text as report_text
+from arena_gitops.report.diffs import comparison
 
 
 @click.command()
@@ -39,7 +40,11 @@ from arena_gitops.report import text as report_text
 )
 @options.json
 @click.option(
-    "-o", "--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the plan here too, as JSON."
+    "-o",
+    "--out",
+    "--json-into",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the plan here too, as JSON.",
 )
 @click.option("--offline", is_flag=True, help="Ask no platform; compare with --against.")
 @click.option("--against", metavar="git:REF", help="With --offline: the commit to compare with.")
@@ -48,6 +53,12 @@ from arena_gitops.report import text as report_text
     "checks_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Show the scores that `arena check --run -o FILE` has recorded.",
+)
+@click.option(
+    "--diff",
+    "earlier",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Say first what is no longer as in this plan file.",
 )
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 when there are changes.")
 @click.option("--expect-no-changes", is_flag=True, help="Exit with 8 when there are changes.")
@@ -64,6 +75,7 @@ def plan(
     offline: bool,
     against: str | None,
     checks_file: Path | None,
+    earlier: Path | None,
     detailed_exitcode: bool,
     expect_no_changes: bool,
 ) -> None:
@@ -74,6 +86,7 @@ def plan(
     session = ctx.ensure_object(Session)
     session.json = session.json or form == "json"
     repository = Repository.read(namespace)
+    scope = repository.resolved(scope)
     checks = read_checks(checks_file)
     if offline or against is not None:
         planned = _offline(repository, target, _ref(against, offline=offline), scope, checks)
@@ -90,6 +103,8 @@ def plan(
         )
     if out is not None:
         write_atomically(out, planned.to_json())
+    if earlier is not None:
+        _compare(session, read_plan(earlier), planned)
     show(session, planned, "json" if session.json else form)
     if expect_no_changes:
         app.require_no_changes(planned)
@@ -102,6 +117,28 @@ def _ref(against: str | None, *, offline: bool) -> str:
     if not offline or scheme != "git" or not ref or ref.startswith("-"):
         raise UsageError("expected both: --offline --against git:REF (for example git:origin/main)")
     return ref
+
+
+PLAN_BYTES = 256 << 20
+
+
+def read_plan(path: Path) -> Plan:
+    """A plan file; raises UsageError where it is none, or none of this version."""
+    try:
+        if path.stat().st_size > PLAN_BYTES:
+            raise UsageError(f"{path} is larger than any plan")
+        return Plan.from_json(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except ValidationError as error:
+        raise UsageError(f"{path} is no plan of this version (arena plan -o writes one)") from error
+
+
+def _compare(session: Session, before: Plan, now: Plan) -> None:
+    """Beside the plan, never instead of it: with --json on stderr, where everything else goes."""
+    for line in comparison(before, now):
+        click.echo(line, err=session.json)
+    click.echo("", err=session.json)
 
 
 CHECKS_BYTES = 16 << 20

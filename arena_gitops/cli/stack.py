@@ -9,11 +9,12 @@ from pathlib import Path
 
 from arena_gitops.cli.session import Session
 from arena_gitops.cli.target import Choice, choose, connect
-from arena_gitops.errors import PlatformUnreachableError, RepoError
+from arena_gitops.errors import PlatformUnreachableError, RepoError, UsageError
+from arena_gitops.plan.scope import GIT, Scope, changed_since
 from arena_gitops.platforms.absent import AbsentPlatform
 from arena_gitops.platforms.http import HttpPlatform
 from arena_gitops.repo.git import find_root
-from arena_gitops.repo.load import load, load_head
+from arena_gitops.repo.load import load, load_at, load_head
 from arena_gitops.spec.wire import Owner
 from arena_gitops.state import DesiredState
 
@@ -38,8 +39,26 @@ class Repository:
         """The server this repository is about."""
         return choose(target, os.environ, self.desired.targets, self.desired.default_target)
 
+    def resolved(self, scope: Scope) -> Scope:
+        """The scope with commits looked up: `git:REF` becomes what has changed since."""
+        select: list[str] = []
+        for expression in scope.select:
+            plain = expression.removeprefix("+").removesuffix("+")
+            if not plain.startswith(GIT):
+                select.append(expression)
+                continue
+            ref = plain.removeprefix(GIT)
+            if not ref or ref.startswith("-"):
+                raise UsageError(f"--select {expression}: expected git:REF, for example git:origin/main")
+            before = load_at(self.root, ref, namespace=self.desired.owner.namespace)
+            select += changed_since(expression, before, self.desired)
+        return scope.model_copy(update={"select": tuple(dict.fromkeys(select))})
+
     def journal(self, choice: Choice) -> Path | None:
-        """`<git dir>/arena/<target>.ndjson`: beside the history, so that it is never committed."""
+        """`<git dir>/arena/<target>.ndjson`: beside the history, so that it is never committed.
+
+        Another namespace is another file: two applies of one checkout must not read each other's intents.
+        """
         folder = _git_dir(self.root)
         namespace = self.desired.owner.namespace
         named = choice.name if namespace == MAIN else f"{choice.name}@{namespace}"

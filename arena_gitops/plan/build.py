@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from arena_gitops.errors import Diagnostic
 from arena_gitops.plan import cost, policy, promotion
 from arena_gitops.plan.classify import range_of
+from arena_gitops.plan.drift import out_of_band
 from arena_gitops.plan.estimate import History
 from arena_gitops.plan.evidence import NO_EVIDENCE, Evidence
 from arena_gitops.plan.model import (
@@ -97,6 +98,7 @@ def build(
         summary=_summary(everything),
         cost=costs,
         changes=changes,
+        drift=() if scope.rerun or scope.rerun_stale else tuple(out_of_band(changes, desired, observed)),
         equivalent=tuple(sorted(evidence.equivalent)),
         checks=checks,
         diagnostics=(*(_diagnostic(note) for note in desired.notes), *evidence.remarks),

@@ -6,22 +6,13 @@ held, a resource that is gone or differs: each is one line, with the commit it w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from arena_gitops.plan.model import Action, Base, Change, Plan
+from arena_gitops.plan.model import Action, Base, Change, DriftEntry, Plan
 from arena_gitops.spec.resource import Frozen
 from arena_gitops.spec.wire import ResourceDocument
 from arena_gitops.state import DesiredState, ObservedState
-
-
-class DriftEntry(Frozen):
-    """One resource that is not as it should be."""
-
-    address: str
-    code: str
-    """`run_stopped`, `run_failed`, `deployment_held`, `deployment_failed`, `missing`, `differs`, `not_in_repository`"""
-    message: str
 
 
 class Drift(Frozen):
@@ -45,6 +36,22 @@ def drift(planned: Plan, desired: DesiredState, observed: ObservedState) -> Drif
         base=planned.base,
         entries=tuple(_entries(planned, desired, observed)),
     )
+
+
+def out_of_band(
+    changes: Iterable[Change], desired: DesiredState, observed: ObservedState
+) -> Iterator[DriftEntry]:
+    """What has happened to the platform beside an apply, as far as the two sides of a plan can tell."""
+    here = desired.provenance
+    for change in changes:
+        document = observed.resources.get(change.at)
+        if change.action is Action.HELD:
+            yield DriftEntry(address=change.address, code=change.reason, message=change.message)
+        elif document is None or change.at not in desired.resources or not change.action.acts:
+            continue
+        elif document.provenance.commit == here.commit and not (here.dirty or document.provenance.dirty):
+            message = f"{_what(change)}; {_applied(document, desired)}"
+            yield DriftEntry(address=change.address, code="differs", message=message)
 
 
 def _entries(planned: Plan, desired: DesiredState, observed: ObservedState) -> Iterator[DriftEntry]:

@@ -247,6 +247,15 @@ class Base(Frozen):
     dirty: bool = False
 
 
+class DriftEntry(Frozen):
+    """One resource that is not as it should be."""
+
+    address: str
+    code: str
+    """`run_stopped`, `run_failed`, `deployment_held`, `deployment_failed`, `missing`, `differs`, `not_in_repository`"""
+    message: str
+
+
 class PlanDiagnostic(Frozen):
     """A remark about the repository that does not stop the plan."""
 
@@ -281,6 +290,8 @@ class Plan(Frozen):
     cost: PlanCost = PlanCost()
     changes: tuple[Change, ...] = ()
     """sorted by (wave, kind, name); unchanged resources appear only when there is something to say"""
+    drift: tuple[DriftEntry, ...] = ()
+    """what happened to the platform beside an apply: runs stopped or failed, resources changed by hand"""
     equivalent: tuple[tuple[str, str], ...] = ()
     """files (old and new digest) that only read differently; applying the plan means the same by it"""
     checks: tuple[CheckOutcome, ...] = ()

@@ -16,11 +16,18 @@ from arena_gitops.state import DesiredResource, DesiredState, ObservedState
 TRAINED = "experiment"
 
 
+TAG = "tag:"
+GIT = "git:"
+NONE = "none"
+
+
 class Scope(Frozen):
     """`--select`, `--rerun`, `--rerun-stale`, `--budget`; empty: the whole stack, as the repository says."""
 
     select: tuple[str, ...] = ()
-    """`experiment/foo`; `+experiment/foo` with what it builds on, `experiment/foo+` with what builds on it"""
+    """`experiment/foo`, `tag:KEY[=VALUE]` or `none`; `+…` with what it builds on, `…+` with what builds on it.
+
+    `git:REF` is resolved to addresses before it gets here: a plan does not read commits."""
     rerun: tuple[str, ...] = ()
     """experiments to train once more"""
     rerun_stale: tuple[str, ...] = ()
@@ -50,13 +57,44 @@ def selected(scope: Scope, desired: DesiredState, observed: ObservedState) -> fr
             children.setdefault(parent, set()).add(address)
     chosen: set[Address] = set()
     for expression in scope.select:
-        start = {_known(expression.removeprefix("+").removesuffix("+"), "--select", everything)}
+        start = _meant(expression.removeprefix("+").removesuffix("+"), desired, everything)
         chosen |= start
         if expression.startswith("+"):
             chosen |= _reached(start, parents)
         if expression.endswith("+"):
             chosen |= _reached(start, children)
     return frozenset(chosen)
+
+
+def _meant(text: str, desired: DesiredState, everything: frozenset[Address]) -> set[Address]:
+    """The addresses of one expression without its signs."""
+    if text == NONE:
+        return set()
+    if not text.startswith(TAG):
+        return {_known(text, "--select", everything)}
+    key, _, value = text.removeprefix(TAG).partition("=")
+    found = set()
+    for address, resource in desired.resources.items():
+        label = (resource.spec.get("labels") or {}).get(key)
+        if label is not None and value in {"", str(label)}:
+            found.add(address)
+    if not found:
+        raise UsageError(f"--select: no resource of this repository has the label {text.removeprefix(TAG)!r}")
+    return found
+
+
+def changed_since(expression: str, before: DesiredState | None, now: DesiredState) -> tuple[str, ...]:
+    """`git:REF`, with its signs, as the addresses that are not as they were in that commit; `none` if all are."""
+    first = "+" if expression.startswith("+") else ""
+    last = "+" if expression.endswith("+") else ""
+    old = {} if before is None else before.resources
+    moved = [
+        address
+        for address, resource in now.resources.items()
+        if address not in old
+        or (old[address].spec, old[address].fingerprint) != (resource.spec, resource.fingerprint)
+    ]
+    return tuple(f"{first}{address}{last}" for address in sorted(moved)) or (NONE,)
 
 
 def with_reruns(scope: Scope, desired: DesiredState, observed: ObservedState) -> DesiredState:

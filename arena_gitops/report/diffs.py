@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from arena_gitops.plan.code import FileDiff
-from arena_gitops.plan.model import Change
+from arena_gitops.plan.compare import differences
+from arena_gitops.plan.model import Change, Plan
 from arena_gitops.plan.rows import Balance, DataDiff, Example, Lengths
 from arena_gitops.plan.scores import SHOWN, ScorePair
 from arena_gitops.report.untrusted import plain
@@ -122,3 +123,22 @@ def _pair(pair: ScorePair) -> str:
 
 def _score(total: float | None, error: str) -> str:
     return f"{total:.4g}" if total is not None else f"fails: {plain(error)}"
+
+
+_SIGNS = {"added": "+", "removed": "-", "changed": "~"}
+
+
+def comparison(before: Plan, now: Plan) -> Iterator[str]:
+    """What is no longer as in an earlier plan, one line per resource."""
+    if before.plan_id == now.plan_id:
+        yield f"The same as plan {before.plan_id}."
+        return
+    yield f"Not as plan {before.plan_id}:"
+    found = differences(before, now)
+    width = max((len(one.address) for one in found), default=0)
+    for one in found:
+        turn = " → ".join(dict.fromkeys(part for part in (one.old, one.new) if part))
+        why = f"  {plain(one.why)}" if one.why else ""
+        yield f"  {_SIGNS[one.op]} {one.address:<{width}}  {turn}{why}"
+    if not found:
+        yield "  it was made for another platform, stack, namespace or version of this tool"
