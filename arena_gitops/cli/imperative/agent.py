@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import uuid
 from collections.abc import Iterator
 
 import click
+from pydantic import BaseModel, ConfigDict
 
 from arena_gitops.cli import options
 from arena_gitops.cli.duration import Duration
@@ -33,6 +33,17 @@ COLUMNS: tables.Columns[Deployment] = {
     "URL": lambda row: row.url,
     "MESSAGE": lambda row: row.message,
 }
+
+
+class Answer(BaseModel):
+    """A prompt and what came of it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    deployment: str
+    prompt: str
+    completion: str
+    session_id: str | None
 
 
 @click.group(no_args_is_help=True)
@@ -109,7 +120,7 @@ def deploy(
     click.echo(rollout.line(row))
 
 
-@explained("arena agent undeploy gsm8k-grpo-v1 --yes")
+@explained("arena agent undeploy gsm8k-grpo-v1 --yes", one=consent.Deleted)
 @agent.command()
 @click.argument("deployment_name", shell_complete=names("deployment"))
 @consent.yes
@@ -145,6 +156,7 @@ def run(session: Session, *, which: Which, target: str | None) -> None:
     'arena agent generate gsm8k-grpo-v1 --prompt "What is 3 + 4?"',
     "arena agent generate --prompt - --max-new-tokens 200 --temperature 0 < question.txt",
     "arena agent generate --new-session --prompt 'My name is Ada.'",
+    one=Answer,
 )
 @agent.command()
 @agents.which(required=False)
@@ -170,8 +182,7 @@ def generate(
     """Send a prompt to a deployment and print the answer as it is written.
 
     Without DEPLOYMENT_NAME it is the active agent (arena agent run). A prompt stands for itself unless there is a
-    conversation: of --session-id, or begun by --new-session, or chosen by arena agent sessions resume. --json
-    prints one object with deployment, prompt, completion and session_id.
+    conversation: of --session-id, or begun by --new-session, or chosen by arena agent sessions resume.
     """
     if session_id and new_session:
         raise UsageError("give --session-id or --new-session, not both")
@@ -183,8 +194,8 @@ def generate(
     if new_session:
         agents.remember(place, name, talk)
     if session.json:
-        answer = {"deployment": name, "prompt": text, "completion": "".join(chunks), "session_id": talk}
-        session.emit(json.dumps(answer, ensure_ascii=False))
+        answer = Answer(deployment=name, prompt=text, completion="".join(chunks), session_id=talk)
+        session.emit(answer.model_dump_json())
     else:
         _stream(chunks)
 

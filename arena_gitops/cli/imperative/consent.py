@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
+from pydantic import BaseModel, ConfigDict
 
 from arena_gitops.cli.session import Session
 from arena_gitops.errors import ArenaError, UsageError
+
+
+class Deleted(BaseModel):
+    """What a deletion prints as JSON."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: str
+    name: str
+    deleted: bool = True
+
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -30,8 +41,8 @@ def ask(session: Session, what: str, *, given: bool) -> None:
 
 
 def deleted(session: Session, kind: str, name: str) -> None:
-    """Say so; as JSON `{"kind": …, "name": …, "deleted": true}`."""
+    """Say so."""
     if session.json:
-        session.emit(json.dumps({"kind": kind, "name": name, "deleted": True}, ensure_ascii=False))
+        session.emit(Deleted(kind=kind, name=name).model_dump_json())
     else:
         session.say(f"{kind} {name} deleted")

@@ -152,7 +152,7 @@ def create(session: Session, /, *, name: str, target: str | None, **given: Any) 
     )
 
 
-@explained("arena datasets delete old --yes")
+@explained("arena datasets delete old --yes", one=consent.Deleted)
 @datasets.command()
 @click.argument("name", shell_complete=names("dataset"))
 @consent.yes

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from pydantic import BaseModel, ConfigDict
 
 from arena_gitops.cli import options
 from arena_gitops.cli.imperative import consent, tables
@@ -18,7 +19,7 @@ from arena_gitops.cli.imperative.stream import teller, uploading
 from arena_gitops.cli.session import Session
 from arena_gitops.errors import PlatformRejectedError, UsageError
 from arena_gitops.platforms.arena_api import EnvironmentSource
-from arena_gitops.platforms.arena_rows import EnvironmentVersion
+from arena_gitops.platforms.arena_rows import EnvironmentVersion, Existence
 from arena_gitops.platforms.multipart import FilePart
 
 COLUMNS: tables.Columns[EnvironmentVersion] = {
@@ -27,6 +28,17 @@ COLUMNS: tables.Columns[EnvironmentVersion] = {
     "VALIDATED": lambda row: row.validated,
     "PROFILED": lambda row: row.profiled,
 }
+
+
+class Copied(BaseModel):
+    """A version that was made of another."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    version: str
+    source_version: str
+
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _version = click.option("--version", metavar="VERSION", help="Which version. Default: the server's choice.")
@@ -53,7 +65,7 @@ def list_(session: Session, *, name: str | None, include_arena: bool, target: st
     tables.show(session, found, COLUMNS, empty="no environments yet")
 
 
-@explained("arena env exists merge-env --version v2")
+@explained("arena env exists merge-env --version v2", one=Existence)
 @env.command()
 @_name
 @_version
@@ -61,11 +73,11 @@ def list_(session: Session, *, name: str | None, include_arena: bool, target: st
 @options.json
 @click.pass_context
 def exists(ctx: click.Context, *, name: str, version: str | None, target: str | None) -> None:
-    """Say whether there is an environment NAME; exit code 1 when there is none. --json prints {"exists": …}."""
+    """Say whether there is an environment NAME; exit code 1 when there is none."""
     session = ctx.ensure_object(Session)
     found = open_place(session, target).api.environment_exists(name, version)
     if session.json:
-        session.emit(json.dumps({"exists": found}))
+        session.emit(Existence(exists=found).model_dump_json())
     else:
         click.echo("exists" if found else "does not exist")
     ctx.exit(0 if found else 1)
@@ -126,7 +138,7 @@ def validate(
     """Check environment NAME on the server; with --source register its code first.
 
     Of a folder every file is sent but hidden ones and caches; its requirements.txt and env_config.yaml count unless
-    others are given.
+    others are given. --json prints one object with name, version, validated, entrypoint and what was measured.
     """
     place = open_place(session, target)
     if source is None:
@@ -153,7 +165,7 @@ def profile(session: Session, *, name: str, version: str | None, target: str | N
     _tell(session, name, detail, "profiled")
 
 
-@explained("arena env delete merge-env --version v1 --yes")
+@explained("arena env delete merge-env --version v1 --yes", one=consent.Deleted)
 @env.command()
 @_name
 @_version
@@ -169,7 +181,7 @@ def delete(session: Session, *, name: str, version: str | None, yes: bool, targe
     consent.deleted(session, "environment", which)
 
 
-@explained("arena env duplicate merge-env v2 --version v1")
+@explained("arena env duplicate merge-env v2 --version v1", one=Copied)
 @env.command()
 @_name
 @click.argument("new_version")
@@ -183,7 +195,7 @@ def duplicate(
     """Copy a version of environment NAME, the latest unless --version is given, to NEW_VERSION."""
     source = open_place(session, target).api.duplicate_environment(name, new_version, version)
     if session.json:
-        session.emit(json.dumps({"name": name, "version": new_version, "source_version": source}))
+        session.emit(Copied(name=name, version=new_version, source_version=source).model_dump_json())
     else:
         click.echo(f"environment {name}: {new_version} is a copy of {source}")
 

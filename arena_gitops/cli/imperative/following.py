@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from dataclasses import dataclass
 
 import click
+from pydantic import BaseModel, ConfigDict
 
 from arena_gitops.cli import options
 from arena_gitops.cli.duration import Duration
@@ -24,6 +24,15 @@ from arena_gitops.spec.job import RunState, RunStatus
 LOOK_EVERY_S = 1.0
 
 
+class Log(BaseModel):
+    """What a run has logged."""
+
+    model_config = ConfigDict(frozen=True)
+
+    run_id: str
+    log: str
+
+
 @explained("arena experiments status gsm8k-grpo-v1", one=RunStatus)
 @click.command()
 @click.argument("experiment_name", shell_complete=names("experiment"))
@@ -37,7 +46,7 @@ def status(session: Session, *, experiment_name: str, target: str | None) -> Non
     _tell(session, row.status(place))
 
 
-@explained("arena experiments logs gsm8k-grpo-v1 --follow")
+@explained("arena experiments logs gsm8k-grpo-v1 --follow", one=Log)
 @click.command()
 @click.argument("experiment_name", shell_complete=names("experiment"))
 @click.option("-f", "--follow", "follows", is_flag=True, help="Go on until the run has ended.")
@@ -45,12 +54,12 @@ def status(session: Session, *, experiment_name: str, target: str | None) -> Non
 @options.json
 @click.pass_obj
 def logs(session: Session, *, experiment_name: str, follows: bool, target: str | None) -> None:
-    """Print what an experiment's run has logged. --json prints one object with run_id and log, at its end."""
+    """Print what an experiment's run has logged; with --json at once, when it ends."""
     place = open_place(session, target)
     run = trained(place, experiment_name).run
     texts = log_of(place.native, run, follow=follows)
     if session.json:
-        session.emit(json.dumps({"run_id": run, "log": "".join(texts)}, ensure_ascii=False))
+        session.emit(Log(run_id=run, log="".join(texts)).model_dump_json())
         return
     for text in texts:
         click.echo(text, nl=False)

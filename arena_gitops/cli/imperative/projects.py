@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import click
+from pydantic import BaseModel, ConfigDict
 
 from arena_gitops.cli import options
 from arena_gitops.cli.imperative import consent, tables
@@ -21,6 +20,14 @@ COLUMNS: tables.Columns[Project] = {
     "ID": lambda row: row.id,
     "DESCRIPTION": lambda row: row.description,
 }
+
+
+class DefaultProject(BaseModel):
+    """Which project is the default here, if one is."""
+
+    model_config = ConfigDict(frozen=True)
+
+    project: str | None
 
 
 @click.group(no_args_is_help=True)
@@ -59,7 +66,7 @@ def create(
         click.echo(f"project {made.name} ({made.id or made.name})")
 
 
-@explained("arena projects delete old --yes")
+@explained("arena projects delete old --yes", one=consent.Deleted)
 @projects.command()
 @click.argument("name", shell_complete=names("project"))
 @consent.yes
@@ -76,7 +83,7 @@ def delete(session: Session, *, name: str, yes: bool, target: str | None) -> Non
     consent.deleted(session, "project", name)
 
 
-@explained('arena projects set-default "GSM8K Tutorial"')
+@explained('arena projects set-default "GSM8K Tutorial"', one=DefaultProject)
 @projects.command("set-default")
 @click.argument("name", shell_complete=names("project"))
 @options.target
@@ -92,7 +99,7 @@ def set_default(session: Session, *, name: str, target: str | None) -> None:
     _tell(session, name)
 
 
-@explained("arena projects get-default")
+@explained("arena projects get-default", one=DefaultProject)
 @projects.command("get-default")
 @options.target
 @options.json
@@ -104,7 +111,7 @@ def get_default(session: Session, target: str | None) -> None:
 
 def _tell(session: Session, project: str | None) -> None:
     if session.json:
-        session.emit(json.dumps({"project": project}, ensure_ascii=False))
+        session.emit(DefaultProject(project=project).model_dump_json())
     elif project is None:
         session.say("no default project; arena projects set-default NAME sets it")
     else:

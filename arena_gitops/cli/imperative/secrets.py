@@ -74,7 +74,7 @@ def list_(session: Session, target: str | None) -> None:
     tables.show(session, found, COLUMNS, empty="no secrets yet; arena secrets set NAME stores one")
 
 
-@explained("arena secrets rm JUDGE_KEY --yes")
+@explained("arena secrets rm JUDGE_KEY --yes", one=consent.Deleted)
 @secrets.command()
 @click.argument("name")
 @consent.yes

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-
 import click
+from pydantic import BaseModel, ConfigDict
 
 from arena_gitops.cli import options
 from arena_gitops.cli.imperative import agents, consent, tables
@@ -20,6 +19,15 @@ COLUMNS: tables.Columns[ChatSession] = {
     "LAST USED": lambda row: row.last_updated,
     "BEGUN": lambda row: row.created_at,
 }
+
+
+class GoingOn(BaseModel):
+    """The conversation that later prompts go on with, if any."""
+
+    model_config = ConfigDict(frozen=True)
+
+    deployment: str
+    session_id: str | None
 
 
 @click.group(no_args_is_help=True)
@@ -57,7 +65,7 @@ def get(session: Session, *, session_id: str, which: Which, target: str | None) 
         click.echo(f"{message.role}: {message.content}")
 
 
-@explained("arena agent sessions resume gsm8k-grpo-v1 --session-id 0b0e7a4c")
+@explained("arena agent sessions resume gsm8k-grpo-v1 --session-id 0b0e7a4c", one=GoingOn)
 @sessions.command()
 @agents.which(required=False)
 @click.option("--session-id", metavar="ID", help="Which one. Default: the one used last.")
@@ -80,7 +88,7 @@ def resume(session: Session, *, which: Which, session_id: str | None, target: st
     _tell(session, name, chosen)
 
 
-@explained("arena agent sessions delete 0b0e7a4c gsm8k-grpo-v1 --yes")
+@explained("arena agent sessions delete 0b0e7a4c gsm8k-grpo-v1 --yes", one=consent.Deleted)
 @sessions.command()
 @click.argument("session_id")
 @agents.which(required=False)
@@ -103,7 +111,7 @@ def delete(session: Session, *, session_id: str, which: Which, yes: bool, target
     consent.deleted(session, "session", session_id)
 
 
-@explained("arena agent sessions clear gsm8k-grpo-v1")
+@explained("arena agent sessions clear gsm8k-grpo-v1", one=GoingOn)
 @sessions.command()
 @agents.which(required=False)
 @options.target
@@ -119,6 +127,6 @@ def clear(session: Session, *, which: Which, target: str | None) -> None:
 
 def _tell(session: Session, name: str, chosen: str | None) -> None:
     if session.json:
-        session.emit(json.dumps({"deployment": name, "session_id": chosen}, ensure_ascii=False))
+        session.emit(GoingOn(deployment=name, session_id=chosen).model_dump_json())
     else:
         session.say(f"{name}: " + (f"going on with {chosen}" if chosen else "no conversation goes on"))

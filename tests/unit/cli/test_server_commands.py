@@ -114,7 +114,7 @@ def test_a_prompt_can_come_from_standard_input(arena, scripted, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("a long prompt"))
     scripted.will((200, b"ok\n", TEXT))
     assert arena("agent", "generate", "gsm8k", "--prompt", "-", "--json")[1] == (
-        '{"deployment": "gsm8k", "prompt": "a long prompt", "completion": "ok\\n", "session_id": null}\n'
+        '{"deployment":"gsm8k","prompt":"a long prompt","completion":"ok\\n","session_id":null}\n'
     )
 
 

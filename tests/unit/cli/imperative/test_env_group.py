@@ -110,7 +110,10 @@ def test_environments_are_listed_looked_up_copied_and_deleted(at_script, scripte
     scripted.will((200, b'["env:MergeEnv"]', {}))
     assert at_script("env", "entrypoints", "merge") == "env:MergeEnv\n"
     scripted.will((200, b'{"exists": false}', {}))
-    assert at_script.json("env", "exists", "merge", "--version", "v9", expect=1) == {"exists": False}
+    assert at_script.json("env", "exists", "merge", "--version", "v9", expect=1) == {
+        "exists": False,
+        "id": None,
+    }
     scripted.will((200, b'{"source_version": "v1"}', {}))
     assert at_script("env", "duplicate", "merge", "v2") == "environment merge: v2 is a copy of v1\n"
     scripted.will((200, b"{}", {}))

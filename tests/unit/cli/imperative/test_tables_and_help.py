@@ -85,6 +85,8 @@ def test_every_command_has_an_example_and_json(name):
         assert f"arena {' '.join(path)}" in (command.epilog or ""), path
         options = {option for parameter in command.params for option in parameter.opts}
         assert "--json" in options, path
+        told = " ".join(f"{command.help} {command.epilog}".split())
+        assert "--json prints" in told or path == ("manifest", "schema"), path
 
 
 def test_help_names_the_fields_that_are_printed(capsys):
