@@ -138,7 +138,7 @@ with ArenaClient() as client, client.open_inference_agent("sums-v1") as agent:
     assert "".join(agent.generate_stream(prompts[1], params=greedy)) == alone.results[0].completion
     agent.generate(prompts[0], params=greedy, session_id="sdk")
     list(agent.generate_stream(prompts[1], params=greedy, session_id="sdk"))
-    assert [s.session_id for s in agent.list_sessions()] == ["sdk"]
+    assert "sdk" in [s.session_id for s in agent.list_sessions()]
     assert [m.role for m in agent.get_session("sdk").messages] == ["user", "assistant"] * 2
     assert (agent.delete_session("sdk"), agent.delete_session("sdk")) == (True, False)
     try:
