@@ -36,3 +36,18 @@ def test_no_inference_path_of_the_client_is_missing_here(python_of, version):
 
     assert asked >= {"/status", "/generate", "/generate_stream", "/get_action", "/predict", "/sessions"}
     assert {path.replace("{sid}", "{session_id}") for path in asked} <= here
+
+
+OURS = {"/api/cli/v1/inference/deployments/delete"}
+"""What only our own client asks."""
+
+
+def test_the_document_names_every_route(request):
+    told = (request.config.rootpath / "docs" / "published-client.md").read_text()
+
+    here = {
+        path for path in create_app(None).openapi()["paths"] if path.startswith(("/api/cli", "/api/users"))
+    }
+
+    assert here
+    assert {path for path in here - OURS if f"{path}`" not in told} == set()
