@@ -33,6 +33,7 @@ from arena_gitops.spec.wire import (
     StoredEvent,
     Tier,
 )
+from arena_gitops.spec.worker import WorkerStatus
 from arena_gitops.state import Blob, ObservedState
 
 API = "/api/v1"
@@ -46,6 +47,7 @@ _CHECK_LINE: TypeAdapter[CheckResult | CheckSummary] = TypeAdapter(CheckLine)
 _REVISIONS: TypeAdapter[tuple[Revision, ...]] = TypeAdapter(tuple[Revision, ...])
 _LEASES: TypeAdapter[tuple[Lease, ...]] = TypeAdapter(tuple[Lease, ...])
 _TIERS: TypeAdapter[tuple[Tier, ...]] = TypeAdapter(tuple[Tier, ...])
+_WORKERS: TypeAdapter[tuple[WorkerStatus, ...]] = TypeAdapter(tuple[WorkerStatus, ...])
 
 Document = TypeVar("Document", bound=Frozen)
 
@@ -262,6 +264,11 @@ class HttpPlatform:
         """The compute classes of the server."""
         request = Request("GET", f"{API}/tiers", repeatable=True)
         return _parse_any(_TIERS, self._door.call(request).text, request)
+
+    def workers(self) -> tuple[WorkerStatus, ...]:
+        """Who does the jobs of the server, here and on other machines."""
+        request = Request("GET", f"{API}/workers", repeatable=True)
+        return _parse_any(_WORKERS, self._door.call(request).text, request)
 
     def healthy(self, *, timeout_s: float = 2.0) -> bool:
         """Whether `/healthz` says yes and the server is not about to stop; raises when nobody answers."""

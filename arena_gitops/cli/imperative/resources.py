@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import click
 
 from arena_gitops.cli import options
@@ -10,6 +12,7 @@ from arena_gitops.cli.imperative.explain import explained
 from arena_gitops.cli.imperative.place import open_place
 from arena_gitops.cli.session import Session
 from arena_gitops.spec.wire import Tier
+from arena_gitops.spec.worker import WorkerStatus
 
 COLUMNS: tables.Columns[Tier] = {
     "RESOURCE ID": lambda row: row.id,
@@ -17,7 +20,18 @@ COLUMNS: tables.Columns[Tier] = {
     "CPUS": lambda row: row.num_cpus,
     "RAM (GB)": lambda row: row.ram_gb,
     "CREDITS/NODE-HOUR": lambda row: row.credits_per_node_hour,
-    "SLOTS": lambda row: row.slots,
+    "SLOTS": lambda row: row.places,
+    "DONE BY": lambda row: "workers that pull" if row.executor == "pull" else "the server",
+}
+WORKERS: tables.Columns[WorkerStatus] = {
+    "WORKER": lambda row: row.worker_id,
+    "HOST": lambda row: row.hostname,
+    "TIER": lambda row: row.tier,
+    "STATE": lambda row: row.state,
+    "EXPERIMENT": lambda row: row.experiment,
+    "RUN": lambda row: row.run_id,
+    "HEARD OF": lambda row: time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.heartbeat)),
+    "VERSION": lambda row: row.version,
 }
 
 
@@ -34,3 +48,16 @@ def resources() -> None:
 def list_(session: Session, target: str | None) -> None:
     """List the compute tiers, for --resource-id and for `tier:` in a repository."""
     tables.show(session, open_place(session, target).native.tiers(), COLUMNS, empty="this server has no tier")
+
+
+@explained("arena resources workers", rows=WorkerStatus)
+@resources.command()
+@options.target
+@options.json
+@click.pass_obj
+def workers(session: Session, target: str | None) -> None:
+    """List the workers there are: their tier, what they do, and when they were heard of last."""
+    found = open_place(session, target).native.workers()
+    tables.show(
+        session, found, WORKERS, empty="no worker is there; the server starts its own when a run needs one"
+    )
