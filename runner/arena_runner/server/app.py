@@ -19,24 +19,32 @@ from arena_runner.server.api import (
     sessions,
     workers,
 )
+from arena_runner.server.api.described import Described
 from arena_runner.server.api.device import router as device_page
 from arena_runner.server.api.login import router as login_pages
 from arena_runner.server.api.models import router as base_models
 from arena_runner.server.api.oidc import router as device_login
 from arena_runner.server.api.secrets import router as secret_names
 from arena_runner.server.metrics import Meters
-from arena_runner.server.world import VERSION, World
+from arena_runner.server.world import World
 
 
-def create_app(world: World) -> FastAPI:
-    """An app whose routes work on `world`."""
-    app = FastAPI(title="arena-gitops", version=VERSION, openapi_url="/openapi.json", redoc_url=None)
+def create_app(world: World | None) -> FastAPI:
+    """An app whose routes work on `world`; without one it can only be described."""
+    app = Described()
     app.state.world = world
     app.state.meters = Meters(world)
     door.install(app)
     routers = (health.router, native.router, blobs.router, workers.router, checks.router, leases.router)
-    routers += (audit.router, base_models)
-    for router in (*routers, *arena.routers, inference.router, sessions.router, openai.router):
+    for router in (
+        *routers,
+        audit.router,
+        base_models,
+        *arena.routers,
+        inference.router,
+        sessions.router,
+        openai.router,
+    ):
         app.include_router(router)
     for router in (login_pages, device_page, device_login, dashboard.router):
         app.include_router(router)

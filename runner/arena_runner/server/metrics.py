@@ -40,7 +40,7 @@ DEPLOYMENT_STATES = ("pending", "loading", "probing", "serving", "held", "failed
 class Meters:
     """The registry of one server."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World | None) -> None:
         self.registry = CollectorRegistry()
         self._requests = Histogram(
             "arena_http_request_duration_seconds",
@@ -49,7 +49,8 @@ class Meters:
             buckets=BUCKETS,
             registry=self.registry,
         )
-        self.registry.register(_Observed(world))
+        if world is not None:
+            self.registry.register(_Observed(world))
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """A request has ended."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import FileResponse
 from sqlalchemy import String, cast, select
 
 from arena_runner.server.api.door import TheWorld, caller, world_of
+from arena_runner.server.artifacts import DIGEST
 from arena_runner.server.auth import Identity, Role
 from arena_runner.server.refusals import RefusedError
 from arena_runner.server.services import claims, jobs
@@ -20,13 +21,21 @@ OCTETS = "application/octet-stream"
 
 router = APIRouter(prefix="/api/v1/blobs", tags=["blobs"])
 
+Digest = Annotated[str, Path(json_schema_extra={"pattern": DIGEST.pattern})]
 Anyone = Annotated[Identity, caller(Role.VIEWER, Role.WORKER)]
 Reader = Annotated[Identity, caller(Role.VIEWER, Role.WORKER)]
 Writer = Annotated[Identity, caller(Role.EDITOR, Role.WORKER)]
 
 
-@router.head("/{digest}")
-def has_blob(world: TheWorld, caller: Anyone, digest: str) -> Response:
+BYTES = {"content": {OCTETS: {"schema": {"type": "string", "format": "binary"}}}}
+
+
+@router.head(
+    "/{digest}",
+    response_class=Response,
+    responses={404: {"description": "It is not here"}},
+)
+def has_blob(world: TheWorld, caller: Anyone, digest: Digest) -> Response:
     """Whether the blob is here, and how large it is."""
     _check_worker_holds(world, caller)
     path = world.blobs.path(digest)
@@ -35,8 +44,8 @@ def has_blob(world: TheWorld, caller: Anyone, digest: str) -> Response:
     return Response(headers={"Content-Length": str(path.stat().st_size), "Content-Type": OCTETS})
 
 
-@router.get("/{digest}")
-def get_blob(world: TheWorld, caller: Reader, digest: str) -> FileResponse:
+@router.get("/{digest}", response_class=FileResponse, responses={200: BYTES})
+def get_blob(world: TheWorld, caller: Reader, digest: Digest) -> Response:
     """The blob's bytes; a worker gets those of its own job only, who may only look those of the state he sees."""
     if caller.role == Role.WORKER:
         _check_worker_may_read(world, caller, digest)
@@ -46,8 +55,13 @@ def get_blob(world: TheWorld, caller: Reader, digest: str) -> FileResponse:
     return FileResponse(path, media_type=OCTETS)
 
 
-@router.put("/{digest}")
-async def put_blob(request: Request, caller: Writer, digest: str) -> Response:
+@router.put(
+    "/{digest}",
+    response_class=Response,
+    responses={200: {"description": "It was here"}, 201: {"description": "It is new"}},
+    openapi_extra={"requestBody": {"required": True, **BYTES}},
+)
+async def put_blob(request: Request, caller: Writer, digest: Digest) -> Response:
     """Store a blob: 201 when it is new, 200 when it was here, 422 when the bytes are others."""
     blobs = world_of(request).blobs
     await asyncio.to_thread(_check_worker_holds, world_of(request), caller)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from fastapi import APIRouter
-from fastapi.responses import StreamingResponse
+from fastapi import APIRouter, Response
 
 from arena_gitops.spec.job import JobInputs
-from arena_gitops.spec.wire import CheckRequest, CheckResult
+from arena_gitops.spec.wire import CheckLine, CheckRequest, CheckResult
 from arena_runner.checks import run_checks, summarise
+from arena_runner.server.api.described import Ndjson
 from arena_runner.server.api.door import TheWorld, caller
 from arena_runner.server.auth import Identity, Role
 from arena_runner.server.refusals import RefusedError
@@ -19,10 +19,12 @@ from arena_runner.server.services import secrets
 router = APIRouter(prefix="/api/v1", tags=["native"])
 
 
-@router.post("/checks")
+@router.post(
+    "/checks", response_class=Ndjson, responses={200: {"model": CheckLine, "description": "One a line"}}
+)
 def checks(
     world: TheWorld, _caller: Annotated[Identity, caller(Role.EDITOR)], body: CheckRequest
-) -> StreamingResponse:
+) -> Response:
     """Stream every verdict, then a summary; the blobs must have been sent before."""
     missing = world.blobs.missing(_digests(body.inputs))
     if missing:
@@ -35,7 +37,7 @@ def checks(
             yield result.model_dump_json().encode() + b"\n"
         yield summarise(results).model_dump_json().encode() + b"\n"
 
-    return StreamingResponse(lines(), media_type="application/x-ndjson")
+    return Ndjson(lines())
 
 
 def _digests(inputs: JobInputs) -> list[str]:

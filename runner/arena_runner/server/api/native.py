@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path as File
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import StreamingResponse
+from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.responses import PlainTextResponse, StreamingResponse
 from sqlalchemy import select
 
 from arena_gitops.spec.job import RunStatus
@@ -24,6 +24,7 @@ from arena_gitops.spec.wire import (
     StoredEvent,
     Tier,
 )
+from arena_runner.server.api.described import Ndjson, header
 from arena_runner.server.api.door import TheWorld, caller, etag_header
 from arena_runner.server.auth import Identity, Role
 from arena_runner.server.refusals import RefusedError
@@ -31,7 +32,8 @@ from arena_runner.server.services import deployments, documents, imperative, res
 from arena_runner.server.store.tables import EventRow
 from arena_runner.server.world import World
 
-NDJSON = "application/x-ndjson"
+MOST = 2**53
+"""Numbers in a query are numbers that every client can write."""
 EVENTS_AT_ONCE = 1000
 CHUNK = 1 << 20
 
@@ -40,6 +42,9 @@ router = APIRouter(prefix="/api/v1", tags=["native"])
 Viewer = Annotated[Identity, caller(Role.VIEWER)]
 Editor = Annotated[Identity, caller(Role.EDITOR)]
 Name = Annotated[str, Query(pattern=NAME_PATTERN)]
+Kind = Annotated[str, Path(json_schema_extra={"enum": list(KINDS)})]
+Named = Annotated[str, Path(json_schema_extra={"pattern": NAME_PATTERN})]
+"""Said, not checked here: an address that is none has a message of its own."""
 
 
 class RetireQuery(Frozen):
@@ -50,7 +55,22 @@ class RetireQuery(Frozen):
     mode: Literal["retire"] = "retire"
 
 
-@router.get("/state", response_model=StateDocument)
+IF_MATCH = header("If-Match", "etag of the resource as the caller knows it; absent: it must not exist")
+FENCE_HEADER = header(FENCE, "fence of the lease under which the write is made")
+KEY = header("Idempotency-Key", "a repeat with the same key and body gets the same answer for 30 days")
+
+
+@router.get(
+    "/state",
+    response_model=StateDocument,
+    responses={304: {"description": "The caller has it already"}},
+    openapi_extra={
+        "parameters": [
+            header("If-None-Match", "etag of the state the caller has"),
+            header("Cache-Control", "`no-cache`: ask MLflow what people's aliases mean now"),
+        ]
+    },
+)
 def get_state(
     request: Request, world: TheWorld, _caller: Viewer, stack: str, namespace: Name = "main"
 ) -> Response:
@@ -69,20 +89,29 @@ def get_state(
     return Response(document.model_dump_json(), media_type="application/json", headers=headers)
 
 
-@router.put("/resources/{kind}/{name}", dependencies=[caller(Role.EDITOR)])
+@router.put(
+    "/resources/{kind}/{name}",
+    dependencies=[caller(Role.EDITOR)],
+    openapi_extra={"parameters": [IF_MATCH, KEY, FENCE_HEADER]},
+)
 def put_resource(
-    request: Request, world: TheWorld, kind: str, name: str, body: PutResource
+    request: Request, world: TheWorld, kind: Kind, name: Named, body: PutResource
 ) -> ResourceDocument:
-    """Make a resource so. Headers: `If-Match` (absent: it must not exist yet), `Idempotency-Key`, `Arena-Fence`."""
+    """Make a resource so."""
     imperative.check_stack(body.owner)
     key = request.headers.get("idempotency-key")
     put = resources.Put(_address(kind, name), body, etag_header(request, "if-match"), key, _fence(request))
     return resources.put(world, put)
 
 
-@router.delete("/resources/{kind}/{name}", status_code=204, dependencies=[caller(Role.EDITOR)])
+@router.delete(
+    "/resources/{kind}/{name}",
+    status_code=204,
+    dependencies=[caller(Role.EDITOR)],
+    openapi_extra={"parameters": [IF_MATCH, FENCE_HEADER]},
+)
 def delete_resource(
-    request: Request, world: TheWorld, kind: str, name: str, query: Annotated[RetireQuery, Query()]
+    request: Request, world: TheWorld, kind: Kind, name: Named, query: Annotated[RetireQuery, Query()]
 ) -> Response:
     """Retire a resource; its data stays."""
     owner = Owner(stack=query.stack, namespace=query.namespace)
@@ -105,17 +134,23 @@ def get_run(world: TheWorld, _caller: Viewer, run_id: str) -> RunStatus:
         return runs.status(session, world, run_id)
 
 
-@router.get("/runs/{run_id}/events")
-def get_events(world: TheWorld, _caller: Viewer, run_id: str, after: int = 0) -> StreamingResponse:
+@router.get(
+    "/runs/{run_id}/events",
+    response_class=Ndjson,
+    responses={200: {"model": StoredEvent, "description": "One a line"}},
+)
+def get_events(
+    world: TheWorld, _caller: Viewer, run_id: str, after: Annotated[int, Query(ge=0, le=MOST)] = 0
+) -> Response:
     """A run's events with index > `after`, one JSON object a line; ends where the history ends for now."""
     with world.store.read() as session:
         runs.get(session, run_id)
-    return StreamingResponse(_events(world, run_id, after), media_type=NDJSON)
+    return Ndjson(_events(world, run_id, after))
 
 
-@router.get("/runs/{run_id}/logs")
+@router.get("/runs/{run_id}/logs", response_class=PlainTextResponse)
 def get_logs(
-    world: TheWorld, _caller: Viewer, run_id: str, after: Annotated[int, Query(ge=0)] = 0
+    world: TheWorld, _caller: Viewer, run_id: str, after: Annotated[int, Query(ge=0, le=MOST)] = 0
 ) -> Response:
     """What the run's workers printed, one after the other, from byte `after` on."""
     with world.store.read() as session:
@@ -156,7 +191,7 @@ def resume(world: TheWorld, _caller: Editor, deployment: str, body: ResumeReques
     return rollbacks.resume(world, deployment, body.owner)
 
 
-def _text(path: Path, after: int) -> Iterator[bytes]:
+def _text(path: File, after: int) -> Iterator[bytes]:
     """What a log holds; it may grow while it is read."""
     if path.is_file():
         with path.open("rb") as file:
