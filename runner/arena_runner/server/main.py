@@ -38,7 +38,9 @@ log = logging.getLogger(__name__)
 @click.option("--home", type=click.Path(path_type=Path), help="Folder of this server; default $ARENA_HOME.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=0, help="Port; 0: the one used last, else a free one.")
-@click.option("--mlflow-uri", help="A tracking server that runs already; default: start one.")
+@click.option(
+    "--mlflow-uri", envvar="ARENA_MLFLOW_URI", help="An MLflow that runs already; default: start one."
+)
 @click.option("--database", help=f"Address of a PostgreSQL database; better in {VARIABLE}. Default: SQLite.")
 @logs.option
 def command(  # noqa: PLR0917 - click passes them by name
