@@ -65,6 +65,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """name → where its click command is, and the one line that `arena --help` prints (a test compares them)."""
 
+SECTIONS = {"init": "A repository", "login": "Single things, by name", "server": "Around it"}
+"""The command that a section of `arena --help` begins with → its heading."""
+
 
 class LazyGroup(click.Group):
     """A group that imports a command only when it is called."""
@@ -96,8 +99,11 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Print the table's own lines."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+        starts = [*map(list(COMMANDS).index, SECTIONS), len(COMMANDS)]
+        lines = [(name, line) for name, (_, line) in COMMANDS.items()]
+        for heading, first, end in zip(SECTIONS.values(), starts, starts[1:], strict=False):
+            with formatter.section(heading):
+                formatter.write_dl(lines[first:end])
 
 
 @click.group(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 
 import click
@@ -11,7 +12,7 @@ from pydantic import BaseModel
 
 from arena_gitops.cli.imperative import tables
 from arena_gitops.cli.imperative.explain import fields
-from arena_gitops.cli.main import COMMANDS, LazyGroup, run
+from arena_gitops.cli.main import COMMANDS, SECTIONS, LazyGroup, run
 from arena_gitops.cli.session import Session
 from arena_gitops.platforms.arena_rows import Project
 
@@ -94,3 +95,13 @@ def test_help_names_the_fields_that_are_printed(capsys):
     out = " ".join(capsys.readouterr().out.split())
     assert f"--json prints an array of objects with {fields(Project)}." in out
     assert "arena projects list --json | jq" in out
+
+
+def test_the_help_of_all_shows_every_command_once_under_a_heading(capsys):
+    assert run(["--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    listed = [line.split()[0] for line in lines[lines.index("A repository:") :] if re.match("  [a-z]", line)]
+    assert listed == list(COMMANDS)
+    assert [line for line in lines if line in {f"{heading}:" for heading in SECTIONS.values()}] == [
+        f"{heading}:" for heading in SECTIONS.values()
+    ]
