@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from arena_runner.server.home import Home
 from arena_runner.server.main import open_world
 from arena_runner.server.services import tokens
 from arena_runner.server.services.tokens import Listed
+from arena_runner.server.store.address import VARIABLE
 from arena_runner.server.world import World
 
 COLUMNS = ("id", "kind", "role", "name", "who", "tier", "state", "created", "expires", "last used")
@@ -38,12 +39,23 @@ class Lasting(click.ParamType[float]):
         return seconds
 
 
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Which server's tokens."""
+
+    home: Home
+    database: str | None
+
+
 @click.group("token")
 @click.option("--home", type=click.Path(path_type=Path), help="Folder of the server; default $ARENA_HOME.")
+@click.option(
+    "--database", help=f"Address of its database; better in {VARIABLE}. Default: the server's settings."
+)
 @click.pass_context
-def command(ctx: click.Context, home: Path | None) -> None:
+def command(ctx: click.Context, home: Path | None, database: str | None) -> None:
     """Make, list and revoke the tokens of a server."""
-    ctx.obj = Home.find(home)
+    ctx.obj = Where(Home.find(home), database)
 
 
 @command.command("create")
@@ -56,7 +68,7 @@ def command(ctx: click.Context, home: Path | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.pass_obj
 def create(
-    home: Home,
+    where: Where,
     *,
     role: str,
     name: str,
@@ -65,7 +77,7 @@ def create(
     as_json: bool,
 ) -> None:
     """Make a token. Its text is printed once, alone on standard output, and kept nowhere."""
-    with _opened(home) as world:
+    with _opened(where) as world:
         text, token = tokens.create(world, Role(role), name=name, tier=tier, lasts_s=expires)
     if as_json:
         click.echo(json.dumps({"token": text, **asdict(token)}))
@@ -79,9 +91,9 @@ def create(
 @click.option("--all", "dead", is_flag=True, help="Also those that have expired or been revoked.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
-def listing(home: Home, dead: bool, as_json: bool) -> None:
+def listing(where: Where, dead: bool, as_json: bool) -> None:
     """List tokens, browsers and logins."""
-    with _opened(home) as world:
+    with _opened(where) as world:
         found = tokens.listing(world, dead=dead)
     if as_json:
         click.echo(json.dumps([asdict(token) for token in found]))
@@ -96,9 +108,9 @@ def listing(home: Home, dead: bool, as_json: bool) -> None:
 @click.argument("token_id", metavar="ID")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
-def revoke(home: Home, token_id: str, as_json: bool) -> None:
+def revoke(where: Where, token_id: str, as_json: bool) -> None:
     """End a token, and the browsers and logins made from it, at once."""
-    with _opened(home) as world:
+    with _opened(where) as world:
         token = tokens.revoke(world, token_id)
     click.echo(
         json.dumps(asdict(token)) if as_json else f"revoked {token.id} ({token.role} {token.name})".rstrip()
@@ -106,9 +118,9 @@ def revoke(home: Home, token_id: str, as_json: bool) -> None:
 
 
 @contextmanager
-def _opened(home: Home) -> Iterator[World]:
-    home.prepare()
-    world = open_world(home)
+def _opened(where: Where) -> Iterator[World]:
+    where.home.prepare()
+    world = open_world(where.home, where.database)
     try:
         yield world
     finally:

@@ -11,7 +11,7 @@ from arena_gitops.spec.job import JobInputs, RunState
 from arena_gitops.spec.resource import MAIN
 from arena_gitops.spec.wire import ExperimentSpec
 from arena_runner.server.refusals import RefusedError
-from arena_runner.server.services import budgets, runs
+from arena_runner.server.services import budgets, runs, secrets
 from arena_runner.server.services.runs import RunPair
 from arena_runner.server.store.tables import ResourceRow, RunRow, VersionRow
 from arena_runner.server.summary import Summary
@@ -51,7 +51,7 @@ def settle(session: Session, world: World, row: ResourceRow, spec: ExperimentSpe
     pair = runs.get(session, version.run_id)
     if _of_others(session, row, pair):
         if _asks_for_more(pair, spec):
-            version.run_id = runs.create(session, world, row, spec).run.id
+            version.run_id = _new_run(session, world, row, spec).run.id
         _leave_other_versions(session, world, row, "replaced")
         return
     if returned and RunState(pair.state.state) in runs.UNFINISHED:
@@ -104,7 +104,13 @@ def _run_for(
     fingerprint = Fingerprint.model_validate(row.fingerprint).run
     if (shared := runs.reusable(session, fingerprint, row.rerun)) is not None:
         return shared
-    return runs.create(session, world, row, spec) if own is None else runs.get(session, own)
+    return _new_run(session, world, row, spec) if own is None else runs.get(session, own)
+
+
+def _new_run(session: Session, world: World, row: ResourceRow, spec: ExperimentSpec) -> RunPair:
+    if spec.inputs.reward is not None:
+        secrets.require(session, world, spec.inputs.reward.secrets)
+    return runs.create(session, world, row, spec)
 
 
 def _unfinished(session: Session, run_id: str) -> bool:

@@ -7,6 +7,8 @@ from arena_runner.server import browser
 from arena_runner.server.auth import Role, issue_embedded, token_id
 from arena_runner.server.store.tables import TokenRow
 
+pytestmark = pytest.mark.one_database
+
 STATE = "/api/v1/state?stack=team"
 STOP = "/api/v1/runs/r_1/stop"
 

@@ -41,6 +41,13 @@ def test_a_new_token_opens_the_running_server_at_once(person, token):
     assert get(person, text.strip()) == 200
 
 
+@pytest.mark.one_database
+def test_another_database_than_the_homes_can_be_named(world, tmp_path):
+    where = ["--home", str(tmp_path / "empty"), "--database", str(world.store.url)]
+    done = CliRunner().invoke(main, ["token", *where, "create", "--role", "viewer"])
+    assert auth.authenticate(world, f"Bearer {done.stdout.strip()}").role == Role.VIEWER
+
+
 def test_its_text_is_printed_once_and_nowhere_else(world, token):
     text = made(token, "--role", "editor", "--name", "ci")["token"]
     assert text not in token("list", "--all", "--json").output
