@@ -1,4 +1,4 @@
-"""What a stack has spent in a month: worker time by price, of its own runs made since the month began."""
+"""What a stack has spent in a month: the cost of its own runs made since the month began."""
 
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import Owner
@@ -12,7 +12,8 @@ TEAM = Owner(stack="team")
 def run_for(world, build, name, seconds, seed):
     made = resources.put(world, Put(Address("experiment", name), build.experiment(name, seed=seed), None))
     with world.store.write() as session:
-        session.get(RunStateRow, made.run.run_id).spent_s = seconds
+        state = session.get(RunStateRow, made.run.run_id)
+        state.spent_s, state.spent_credits = seconds, seconds / 3600
     return made.run.run_id
 
 
@@ -25,7 +26,7 @@ def test_only_runs_of_the_stack_and_of_this_month_count(world, build):
     assert spent(world) == 0.0
     first = run_for(world, build, "first", 3600.0, 1)
     run_for(world, build, "second", 1800.0, 2)
-    assert spent(world) == 1.5  # the tier costs one credit an hour
+    assert spent(world) == 1.5
     assert spent(world, Owner(stack="others")) == 0.0
     with world.store.read() as session:
         assert runs.status(session, world, first).spent_s == 3600.0

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
-from arena_gitops.spec.wire import ExperimentSpec
 from arena_runner.server.api.arena.door import PREFIX, Viewer
 from arena_runner.server.api.arena.door import router as new_router
 from arena_runner.server.api.door import TheWorld
-from arena_runner.server.settings import resolve_tier
-from arena_runner.server.store.tables import RunRow, RunStateRow
+from arena_runner.server.store.tables import RunStateRow
 
 router = new_router("")
 
@@ -24,15 +22,11 @@ def current(_world: TheWorld, caller: Viewer) -> dict[str, str]:
 
 @router.get("/api/users/credits")
 def credits_spent(world: TheWorld, _caller: Viewer) -> dict[str, float]:
-    """What finished work has cost, by the tiers' prices."""
+    """What finished work has cost, each segment at the price its tier had."""
+    query = select(func.sum(RunStateRow.spent_credits), func.sum(RunStateRow.spent_s))
     with world.store.read() as session:
-        rows = session.execute(select(RunRow, RunStateRow).join(RunStateRow)).all()
-    spent = 0.0
-    for run, state in rows:
-        tier, _ = resolve_tier(run.tier, world.tiers)
-        nodes = ExperimentSpec.model_validate(run.spec).num_nodes
-        spent += state.spent_s / 3600 * tier.credits_per_node_hour * nodes
-    return {"spent": round(spent, 4), "worker_hours": round(sum(s.spent_s for _, s in rows) / 3600, 4)}
+        spent, seconds = session.execute(query).one()
+    return {"spent": round(spent or 0.0, 4), "worker_hours": round((seconds or 0.0) / 3600, 4)}
 
 
 @router.get(PREFIX + "/resources/list")
