@@ -8,7 +8,9 @@ from typing import Any
 import httpx
 
 P = "/api/cli/v1"
-CSV = b"question,answer\nWhat is 1 + 1?,1 + 1 = 2 #### 2\nWhat is 2 + 2?,#### 4\n"
+CSV = b"question,answer\nWhat is 1 + 1?,1 + 1 = 2 #### 2\n" + b"".join(
+    b"What is %d + 0?,#### %d\n" % (n, n) for n in range(3, 6)
+)
 MAPPING = {"question": "question", "answer": "answer"}
 REWARD = b"def reward(question, answer, completion):\n    return float(answer[-1] in completion)\n"
 MANIFEST: dict[str, Any] = {

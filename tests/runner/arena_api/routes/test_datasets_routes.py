@@ -11,7 +11,7 @@ def test_a_csv_becomes_a_dataset(http):
     made = make_dataset(http).json()
 
     assert (made["is_ready"], made["uploaded"]) == (True, True)
-    assert "2 rows" in made["message"]
+    assert "4 rows" in made["message"]
     assert http.get(f"{P}/datasets/exists", params={"name": "sums"}).json()["datasetType"] == "reasoning"
 
 
