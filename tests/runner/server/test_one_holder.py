@@ -177,7 +177,7 @@ def test_there_is_one_holder_and_one_history_whatever_happens(pool, build):
     run_state_machine_as_test(
         Holders,
         settings=settings(
-            max_examples=40,
+            max_examples=25,
             stateful_step_count=30,
             deadline=None,
             derandomize=True,
