@@ -7,6 +7,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
+from packaging.requirements import InvalidRequirement, Requirement
+
 from arena_gitops.spec.job import EnvironmentInput
 from arena_gitops.spec.wire import CheckResult
 from arena_runner.checks.run import BlobPath, laid_out_files
@@ -143,12 +145,26 @@ def place(answer: Mapping[str, Any]) -> str:
 
 
 def with_libraries(environment: EnvironmentInput) -> tuple[str, ...]:
-    """The requirements, with the library its check needs at this installation's version unless they name one."""
-    if not environment.requirements:
+    """What an interpreter of its own must have; nothing when this installation has it all.
+
+    The library of its check is added at this installation's version, unless the requirements name one.
+    """
+    if all(_here(one) for one in environment.requirements):
         return ()
     named = " ".join(environment.requirements).lower()
     wanted = ["gymnasium", *(["pettingzoo"] if environment.multi_agent else [])]
     return (*environment.requirements, *(_ours(name) for name in wanted if name not in named and _ours(name)))
+
+
+def _here(requirement: str) -> bool:
+    """Whether this installation satisfies a requirement; one that cannot be read is left to the installer."""
+    try:
+        wanted = Requirement(requirement)
+        if wanted.extras or (wanted.marker is not None and not wanted.marker.evaluate()):
+            return not wanted.extras
+        return wanted.specifier.contains(version(wanted.name), prereleases=True)
+    except (InvalidRequirement, PackageNotFoundError):
+        return False
 
 
 def _ours(name: str) -> str:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
+import json
+import sys
+from importlib.metadata import version
 
 import pytest
 from archives import MERGE
 
 from arena_gitops.spec.job import EnvironmentInput
-from arena_runner.checks.environment import EnvironmentCheck
+from arena_runner.checks.environment import DRIVER, EnvironmentCheck, with_libraries
 from arena_runner.sandbox import Limits
 
 pytest.importorskip("gymnasium")
+OURS = f"gymnasium=={version('gymnasium')}"
 
 PARALLEL = """
 import gymnasium as gym
@@ -166,3 +171,38 @@ def test_a_profile_is_numbers(check):
 
     assert set(figures) == {"steps_per_second", "avg_cpu_per_env", "peak_cpu_per_env", "memory_per_env_gb"}
     assert figures["steps_per_second"] > 100
+
+
+@pytest.mark.parametrize(
+    ("requirements", "installed"),
+    [
+        ((), ()),
+        (("pytest", "pydantic>=2"), ()),
+        (("pytest>=999",), ("pytest>=999", OURS)),
+        (("pytest[extra]",), ("pytest[extra]", OURS)),
+        (("nowhere-at-all; python_version < '3'",), ()),
+        (("nowhere-at-all", "gymnasium>=1"), ("nowhere-at-all", "gymnasium>=1")),
+    ],
+)
+def test_packages_are_installed_only_when_some_are_missing(requirements, installed):
+    assert with_libraries(EnvironmentInput(requirements=requirements)) == installed
+
+
+@pytest.mark.parametrize(
+    ("multi_agent", "module", "said"),
+    [
+        (False, "gymnasium.utils.env_checker", "gymnasium is not installed here"),
+        (True, "pettingzoo", "PettingZoo is not installed here"),
+    ],
+)
+def test_a_library_that_is_not_there_is_a_warning(monkeypatch, multi_agent, module, said):
+    monkeypatch.setattr(sys, "dont_write_bytecode", sys.dont_write_bytecode)
+    monkeypatch.setitem(sys.modules, module, None)
+    spec = importlib.util.spec_from_file_location("driver", DRIVER)
+    driver = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(driver)
+
+    answer = driver.run("api", json.dumps({"multi_agent": multi_agent}), "")
+
+    assert answer["ok"]
+    assert said in answer["warnings"][0]

@@ -9,6 +9,11 @@ from arena_runner.server.services import imports
 class ImportsController(Controller):
     """An import that was cut short is found pending again, and begun anew."""
 
+    def run(self) -> None:
+        """The loop, on a clean floor."""
+        imports.sweep(self.world)
+        super().run()
+
     def reconcile(self) -> None:
         """Bring the oldest; the next look brings the next."""
         with self.world.store.read() as session:

@@ -7,6 +7,8 @@ A dataset of a repository is left as it is declared; its workers read the hub.
 from __future__ import annotations
 
 import json
+import logging
+import shutil
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,6 +28,17 @@ from arena_runner.server.services.hub_rows import FAILED, NAMESPACE, PENDING, RE
 from arena_runner.server.services.uploads import Stored, Upload
 from arena_runner.server.store.imports import ImportRow
 from arena_runner.server.world import World
+
+LEFTOVER = ".hub-"
+"""Begins the names of folders that hold files while they come."""
+
+log = logging.getLogger(__name__)
+
+
+def sweep(world: World) -> None:
+    """Delete what an import left behind that was killed; there is one server to a home."""
+    for folder in world.home.root.glob(f"{LEFTOVER}*"):
+        shutil.rmtree(folder)
 
 
 def ask(world: World, name: str, wanted: HubDataset) -> None:
@@ -69,6 +82,9 @@ def bring(world: World, wanted: ImportRow) -> None:
         state = READY
     except (DataError, RefusedError) as problem:
         state, said = FAILED, str(problem)
+    except Exception as problem:  # what is left pending would be begun again and again
+        log.exception("the import of dataset %s failed", wanted.dataset)
+        state, said = FAILED, f"its rows could not be brought: {problem}; create it again to try again"
     with world.store.write() as session:
         row = find(session, wanted.dataset)
         if row is None or row.hub != wanted.hub:
@@ -86,7 +102,10 @@ def _source(session: Session, wanted: ImportRow) -> DatasetInput | None:
 
 
 def _stored(world: World, wanted: HubDataset) -> tuple[str, Stored]:
-    with tempfile.TemporaryDirectory(dir=world.home.root, prefix=".hub-") as place, ExitStack() as open_files:
+    with (
+        tempfile.TemporaryDirectory(dir=world.home.root, prefix=LEFTOVER) as place,
+        ExitStack() as open_files,
+    ):
         folder = Path(place)
         split = hub.fetch(world.settings, wanted, folder)
         files = [_joined(split.files, folder)] if _must_be_joined(split.files) else list(split.files)

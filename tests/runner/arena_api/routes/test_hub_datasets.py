@@ -10,7 +10,7 @@ from hub import REVISION, hub, parquet
 
 from arena_gitops.spec.wire import ClaimRequest
 from arena_runner.server.controllers.imports import ImportsController
-from arena_runner.server.services import hub_rows, jobs
+from arena_runner.server.services import hub_rows, imports, jobs
 from arena_runner.server.settings import Hub, Settings
 
 ROWS = [{"question": f"What is {n} + {n}?", "answer": f"#### {2 * n}"} for n in range(6)]
@@ -144,3 +144,24 @@ def test_a_hub_that_does_not_answer_is_said(world, http, monkeypatch):
 
     assert (answer.status_code, answer.json()["error_code"]) == (502, "hub-unreachable")
     assert "does not answer" in listed(http)["message"]
+
+
+def test_an_import_that_fails_of_itself_is_told_once_and_leaves_nothing(world, http, monkeypatch):
+    def full(*_args, **_more):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("arena_runner.server.services.imports.uploads.store", full)
+    make_dataset(http, files=(), **GSM8K)
+    bring(world)
+
+    assert "No space left on device" in listed(http)["message"]
+    assert listed(http)["status"] == "failed"
+    assert not list(world.home.root.glob(".hub-*"))
+
+
+def test_what_a_killed_import_left_is_swept(world):
+    (world.home.root / ".hub-old").mkdir()
+
+    imports.sweep(world)
+
+    assert not list(world.home.root.glob(".hub-*"))
