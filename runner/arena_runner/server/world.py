@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from arena_gitops import __version__
 from arena_runner.server.artifacts import BlobStore
 from arena_runner.server.home import Home
+from arena_runner.server.kept import Kept
 from arena_runner.server.keys import Keys, keys_of
 from arena_runner.server.settings import Settings, TierFile
 from arena_runner.server.store.database import Store
@@ -71,6 +72,7 @@ class World:
     tiers: TierFile
     bell: Bell = field(default_factory=Bell)
     links: Links = field(default_factory=Links)
+    states: Kept = field(default_factory=Kept)
     draining: threading.Event = field(default_factory=threading.Event)
     """set when the server is about to stop: nothing new is handed out"""
     clock: Callable[[], float] = time.time

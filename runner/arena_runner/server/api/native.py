@@ -28,7 +28,7 @@ from arena_runner.server.api.described import Ndjson, header
 from arena_runner.server.api.door import TheWorld, caller, etag_header
 from arena_runner.server.auth import Identity, Role
 from arena_runner.server.refusals import RefusedError
-from arena_runner.server.services import deployments, documents, imperative, resources, rollbacks, runs
+from arena_runner.server.services import deployments, imperative, resources, rollbacks, runs, states
 from arena_runner.server.store.tables import EventRow
 from arena_runner.server.world import World
 
@@ -81,12 +81,11 @@ def get_state(
     owner = Owner(stack=stack, namespace=namespace)
     asked = "no-cache" in request.headers.get("cache-control", "")
     choices = deployments.choices(world, owner) if asked else {}
-    with world.store.read() as session:
-        document = documents.state(session, world, owner, choices)
-    headers = {"ETag": f'"{document.etag}"', "Cache-Control": "no-cache"}
-    if etag_header(request, "if-none-match") == document.etag:
+    answer = states.build(world, owner, choices) if choices else states.current(world, owner)
+    headers = {"ETag": f'"{answer.etag}"', "Cache-Control": "no-cache"}
+    if etag_header(request, "if-none-match") == answer.etag:
         return Response(status_code=304, headers=headers)
-    return Response(document.model_dump_json(), media_type="application/json", headers=headers)
+    return Response(answer.body, media_type="application/json", headers=headers)
 
 
 @router.put(

@@ -9,7 +9,7 @@ from sqlalchemy import func, select, tuple_
 from sqlalchemy.orm import Session
 
 from arena_gitops.spec.algorithms import ALGORITHMS
-from arena_gitops.spec.digest import Fingerprint, sha256_json
+from arena_gitops.spec.digest import Fingerprint, sha256_bytes
 from arena_gitops.spec.job import RunStatus
 from arena_gitops.spec.wire import (
     AliasChoice,
@@ -71,7 +71,7 @@ def state(
         spent_this_month=spending.this_month(session, world, owner),
         models=shapes.at_hand(world),
     )
-    return answer.model_copy(update={"etag": sha256_json(answer.model_dump(mode="json"))})
+    return answer.model_copy(update={"etag": sha256_bytes(answer.model_dump_json().encode())})
 
 
 def deployment_status(

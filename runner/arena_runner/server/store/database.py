@@ -49,6 +49,8 @@ class Store:
         self.engine = _engine(self.url)
         self._writing = self.engine.execution_options(begin="IMMEDIATE")
         self._reading = self.engine
+        self.commits = 0
+        """writes that have ended; another count means that what was read may have changed"""
         if self.is_postgresql:
             self._reading = self.engine.execution_options(
                 isolation_level="REPEATABLE READ", postgresql_readonly=True
@@ -138,8 +140,11 @@ class Store:
     @contextmanager
     def write(self) -> Iterator[Session]:
         """A session that commits at its end, or leaves nothing behind."""
-        with Session(self._writing, expire_on_commit=False) as session, session.begin():
-            yield session
+        try:
+            with Session(self._writing, expire_on_commit=False) as session, session.begin():
+                yield session
+        finally:
+            self.commits += 1  # of many threads: some may count as one, and none goes unnoticed
 
     @contextmanager
     def only_server(self, wait_s: float = SERVER_WAIT_S) -> Iterator[None]:
