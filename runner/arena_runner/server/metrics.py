@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import platform
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from arena_gitops.spec.job import RunState
+from arena_runner.server.services import workers
 from arena_runner.server.settings import resolve_tier
 from arena_runner.server.store.tables import (
     AliasRow,
@@ -79,6 +81,7 @@ class _Observed(Collector):
             yield from _runs(session)
             yield from _queue(session, self._world)
             yield from _work(session, self._world)
+            yield _workers(session, self._world)
             yield _backlog(session)
             yield _deployments(session)
             yield _aliases(session)
@@ -143,6 +146,15 @@ def _work(session: Session, world: World) -> Iterator[Metric]:
         speed[tier] += sum(member.tokens_per_second or 0.0 for member in members)
     yield _by("arena_workers_busy", "Workers with a job", "tier", busy)
     yield _by("arena_training_tokens_per_second", "As the workers reported last", "tier", speed)
+
+
+def _workers(session: Session, world: World) -> Metric:
+    family = GaugeMetricFamily("arena_workers", "Workers by tier and state", labels=("tier", "state"))
+    found = Counter((worker.tier, worker.state) for worker in workers.listing(session, world))
+    for tier in world.tiers.tiers:
+        for state in ("idle", "busy", "lost"):
+            family.add_metric((tier.id, state), float(found[tier.id, state]))
+    return family
 
 
 def _backlog(session: Session) -> Metric:

@@ -18,6 +18,7 @@ from pydantic import computed_field
 from sqlalchemy.exc import SQLAlchemyError
 
 from arena_gitops.spec.resource import Frozen
+from arena_runner.server.services import workers
 from arena_runner.server.store.database import MIGRATIONS
 from arena_runner.server.world import World
 
@@ -61,7 +62,8 @@ class Readiness(Frozen):
 def look(world: World) -> Readiness:
     """Ask everything once."""
     lineage, database = _database(world)
-    return Readiness(parts=(*database, *_machine(world), *_others(world)), lineage=lineage)
+    others = [*_others(world), *([_workers(world)] if lineage is not None else [])]
+    return Readiness(parts=(*database, *_machine(world), *others), lineage=lineage)
 
 
 def _database(world: World) -> tuple[str | None, list[Part]]:
@@ -94,6 +96,15 @@ def _machine(world: World) -> Iterator[Part]:
     yield Part(
         name="running", ok=not stopping, needed=True, message="the server is stopping" if stopping else ""
     )
+
+
+def _workers(world: World) -> Part:
+    """Tiers whose jobs nobody is there to do; those of this machine have workers when they are needed."""
+    with world.store.read() as session:
+        present = workers.present(session, world)
+    missing = [tier.id for tier in world.tiers.tiers if tier.executor == "pull" and tier.id not in present]
+    text = f"no worker asks for jobs of tier {', '.join(missing)}; they wait" if missing else ""
+    return Part(name="workers", ok=not missing, needed=False, message=text)
 
 
 def _others(world: World) -> Iterator[Part]:

@@ -2,8 +2,10 @@
 
 import shutil
 from collections import namedtuple
+from dataclasses import replace
 
 import pytest
+from pool import PoolWorker, pull_tier
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import text
 from starlette.testclient import TestClient
@@ -13,6 +15,7 @@ from arena_gitops.spec.wire import ClaimRequest, EventBatch
 from arena_runner.server.app import create_app
 from arena_runner.server.auth import Role, issue
 from arena_runner.server.services import jobs, resources
+from arena_runner.server.settings import TierFile
 from arena_runner.server.world import ModelServer
 
 
@@ -147,6 +150,18 @@ def test_a_model_server_that_is_wanted_and_silent_is_named(world, client):
     assert answer.status_code == 200
     assert "big" in parts(answer)["model servers"]["message"]
     assert "tiny" not in parts(answer)["model servers"]["message"]
+
+
+def test_workers_of_other_machines_are_counted_and_missed(world, client, figures):
+    tiers = TierFile(tiers=(*world.tiers.tiers, pull_tier("gpu")))
+    with TestClient(create_app(replace(world, tiers=tiers))) as other:
+        other.headers = client.headers
+        assert "tier gpu" in parts(other.get("/readyz"))["workers"]["message"]
+        worker = PoolWorker(other, issue(world, Role.WORKER, "w"), "w-1", "gpu")
+        assert worker.register().status_code == 200
+        assert parts(other.get("/readyz"))["workers"]["ok"]
+        text = other.get("/metrics").text
+    assert 'arena_workers{state="idle",tier="gpu"} 1.0' in text
 
 
 def test_a_stopping_server_takes_no_work(world, client):
