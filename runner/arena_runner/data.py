@@ -10,16 +10,16 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from arena_gitops.errors import ArenaError
 from arena_gitops.spec.job import COLUMNS, DatasetInput
-
-Row = Mapping[str, str]
-"""role → text"""
+from arena_runner.spool import Picked, Row
 
 
 class DataError(ArenaError):
@@ -30,37 +30,42 @@ class DataError(ArenaError):
 class Splits:
     """Disjoint in questions; each in the order of its hashes."""
 
-    train: tuple[Row, ...]
-    eval: tuple[Row, ...]
-    test: tuple[Row, ...]
+    train: Sequence[Row]
+    eval: Sequence[Row]
+    test: Sequence[Row]
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows that hold every role, and how many had to be left out because a role was empty."""
+@dataclass(slots=True)
+class LeftOut:
+    """Rows that nothing can be learned from."""
 
-    rows: tuple[Row, ...]
-    empty: int
+    empty: int = 0
+    """a mapped column is empty"""
+    equal: int = 0
+    """the chosen answer is the rejected one"""
 
 
-def read_rows(source: DatasetInput, files: Iterable[Path]) -> Table:
-    """Read `files` (one, unless they came from the hub) and map their columns to the category's roles.
+def read_rows(source: DatasetInput, files: Iterable[Path], left_out: LeftOut) -> Iterator[Row]:
+    """Stream the rows of `files` (one, unless they came from the hub), columns mapped to the category's roles.
 
     Raises:
         DataError: A file does not parse, a mapped column is missing, or no row is left.
     """
-    rows: list[Row] = []
-    empty = 0
+    kept = 0
     for path in files:
         for record in records(path, source.format):
             row = _mapped(record, source, path)
             if row is None:
-                empty += 1
+                left_out.empty += 1
+            elif "chosen" in row and row["chosen"] == row["rejected"]:
+                left_out.equal += 1
             else:
-                rows.append(row)
-    if not rows:
-        raise DataError(f"{source.address}: no row has a value in every mapped column ({empty} rows read)")
-    return Table(tuple(rows), empty)
+                kept += 1
+                yield row
+    if not kept:
+        raise DataError(
+            f"{source.address}: no row has a value in every mapped column ({left_out.empty} rows read)"
+        )
 
 
 def _mapped(record: Mapping[str, Any], source: DatasetInput, path: Path) -> Row | None:
@@ -125,9 +130,39 @@ def _parquet(path: Path) -> Iterator[Mapping[str, Any]]:
         raise DataError(f"{path.name}: not a parquet file: {error}") from error
 
 
-def questions(rows: Iterable[Row], *, key: str) -> int:
-    """How many different ones there are."""
-    return len({_asked(row, key) for row in rows})
+class Questions:
+    """Rows gathered by what they ask, the questions in the order of their hashes."""
+
+    def __init__(self, rows: Sequence[Row], *, key: str) -> None:
+        self._rows = rows
+        # 128 bits of each hash tell apart and order all questions there will ever be.
+        digests = b"".join(hashlib.sha256(_asked(row, key).encode()).digest()[:16] for row in rows)
+        high, low = np.frombuffer(digests, dtype=">u8").reshape(-1, 2).T
+        self._order = np.lexsort((low, high))  # stable: rows of one question stay as they came
+        first = np.ones(len(rows), dtype=bool)
+        first[1:] = (np.diff(high[self._order]) != 0) | (np.diff(low[self._order]) != 0)
+        self._firsts = np.flatnonzero(first)
+        """where in the order each question begins"""
+
+    def __len__(self) -> int:
+        """How many different ones there are."""
+        return len(self._firsts)
+
+    def split(self, *, eval_rows: int, test_rows: int) -> Splits:
+        """Deal them into three splits.
+
+        The test split gets `test_rows` unless that is more than half of the questions; the evaluation split gets
+        `eval_rows` unless that is more than half of the remainder.
+        """
+        test, held = cuts(len(self), eval_rows=eval_rows, test_rows=test_rows)
+        # Held-out questions are scored once each, so a question that occurs often does not weigh more.
+        once = self._order[self._firsts]
+        rest = self._order[self._firsts[held] :] if held < len(self) else self._order[:0]
+        return Splits(
+            train=Picked(self._rows, rest),
+            eval=Picked(self._rows, once[test:held]),
+            test=Picked(self._rows, once[:test]),
+        )
 
 
 def _asked(row: Row, key: str) -> str:
@@ -152,24 +187,3 @@ def shortage(count: int, *, eval_rows: int, test_rows: int, batch_size: float) -
     if left < batch_size:
         told.append(f"batch_size {batch_size:g}: only {left} questions are left to train on, so rows repeat")
     return told
-
-
-def split(rows: Iterable[Row], *, key: str, eval_rows: int, test_rows: int) -> Splits:
-    """Deal rows into three splits by hash of role `key`.
-
-    The test split gets `test_rows` unless that is more than half of the questions; the evaluation split gets
-    `eval_rows` unless that is more than half of the remainder.
-    """
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(_asked(row, key), []).append(row)
-    ordered = [
-        groups[text] for text in sorted(groups, key=lambda text: hashlib.sha256(text.encode()).digest())
-    ]
-    test, held = cuts(len(ordered), eval_rows=eval_rows, test_rows=test_rows)
-    # Held-out questions are scored once each, so a question that occurs often does not weigh more.
-    return Splits(
-        train=tuple(row for group in ordered[held:] for row in group),
-        eval=tuple(group[0] for group in ordered[test:held]),
-        test=tuple(group[0] for group in ordered[:test]),
-    )

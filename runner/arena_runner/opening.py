@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -25,7 +25,7 @@ from arena_runner import budgets, checkpoint, peft_format
 from arena_runner.adapters import Population
 from arena_runner.budgets import Budgets
 from arena_runner.checkpoint import Standing, Tensors
-from arena_runner.data import DataError, Row, Splits, questions, read_rows, shortage, split
+from arena_runner.data import DataError, LeftOut, Questions, Splits, read_rows, shortage
 from arena_runner.engines.chosen import open_engine
 from arena_runner.learner import Learner
 from arena_runner.models import BaseModel, load_base
@@ -42,6 +42,7 @@ from arena_runner.rollouts.scored import Scored
 from arena_runner.rollouts.task import Task
 from arena_runner.sandbox import RewardPool, secret_values
 from arena_runner.schedule import Schedule, plan_schedule
+from arena_runner.spool import Row, Spool
 
 
 class JobError(ArenaError):
@@ -83,16 +84,15 @@ def open_parts(job: JobSpec, materials: Materials, ports: TrainPorts) -> Iterato
     resumed = checkpoint.load_state(materials.resume) if materials.resume else None
     limits = _budgets(resumed[0].budgets if resumed else None, ports)
     base = _load(job, manifest, materials, limits)
-    splits = _splits(source, materials, manifest, ports)
-    train, held = _prompts(splits, source, manifest, base, ports)
-    learner, origin = _learner(job, manifest, materials, base, limits)
-    standing, best = _stand(resumed, manifest, limits, learner)
-    schedule = plan_schedule(manifest, job.limits, rows=len(train))
-    _announce(job, standing, schedule, base, ports)
-    with _task(job, materials, learner, train, limits) as task:
-        yield Parts(
-            job, manifest, schedule, _rules(job, manifest), learner, task, held, origin, best, standing
-        )
+    with _splits(source, materials, manifest, ports) as splits:
+        train, held = _prompts(splits, source, manifest, base, ports)
+        learner, origin = _learner(job, manifest, materials, base, limits)
+        standing, best = _stand(resumed, manifest, limits, learner)
+        schedule = plan_schedule(manifest, job.limits, rows=len(train))
+        _announce(job, standing, schedule, base, ports)
+        rules = _rules(job, manifest)
+        with _task(job, materials, learner, train, limits) as task:
+            yield Parts(job, manifest, schedule, rules, learner, task, held, origin, best, standing)
 
 
 def _manifest(job: JobSpec, ports: TrainPorts) -> Manifest:
@@ -125,25 +125,31 @@ def _load(job: JobSpec, manifest: Manifest, materials: Materials, limits: Budget
     )
 
 
-def _splits(source: DatasetInput, materials: Materials, manifest: Manifest, ports: TrainPorts) -> Splits:
+@contextmanager
+def _splits(
+    source: DatasetInput, materials: Materials, manifest: Manifest, ports: TrainPorts
+) -> Iterator[Splits]:
+    """The rows of the dataset, dealt; on disk, so that there may be any number of them."""
     files = materials.dataset
     if not files:
         if source.hf is None:
             raise JobError(f"{source.address}: neither a file nor a hub id was given")
         files = tuple(fetch_split(source.hf))
-    table = read_rows(source, files)
-    if table.empty:
-        ports.emit(Log(level="warning", message=f"{table.empty} rows left out: a mapped column is empty"))
-    rows = [row for row in table.rows if "chosen" not in row or row["chosen"] != row["rejected"]]
-    if len(rows) < len(table.rows):
-        message = f"{len(table.rows) - len(rows)} rows left out: chosen and rejected are equal"
-        ports.emit(Log(level="warning", message=message))
-    training, key = manifest.training, PROMPT_ROLE[source.category]
-    wanted = {"eval_rows": training.eval_rows * training.eval_loop, "test_rows": training.test_rows}
-    size = getattr(manifest.algorithm, "batch_size", 0)
-    for message in shortage(questions(rows, key=key), **wanted, batch_size=size):
-        ports.emit(Log(level="warning", message=message))
-    return split(rows, key=key, **wanted)
+    left_out = LeftOut()
+    with closing(Spool(materials.workdir, read_rows(source, files, left_out))) as rows:
+        for count, why in (
+            (left_out.empty, "a mapped column is empty"),
+            (left_out.equal, "chosen and rejected are equal"),
+        ):
+            if count:
+                ports.emit(Log(level="warning", message=f"{count} rows left out: {why}"))
+        training = manifest.training
+        wanted = {"eval_rows": training.eval_rows * training.eval_loop, "test_rows": training.test_rows}
+        size = getattr(manifest.algorithm, "batch_size", 0)
+        asked = Questions(rows, key=PROMPT_ROLE[source.category])
+        for message in shortage(len(asked), **wanted, batch_size=size):
+            ports.emit(Log(level="warning", message=message))
+        yield asked.split(**wanted)
 
 
 def _prompts(
@@ -156,7 +162,7 @@ def _prompts(
     form = {SftKnobs: render.example, DpoKnobs: render.pair}.get(type(manifest.algorithm), render.prompt)
 
     def fitted(name: str, rows: Sequence[Row]) -> Sequence[Prompt]:
-        kept = fit(map(form, rows), longest=longest, room=room)
+        kept = fit(rows, form, longest=longest, room=room)
         if kept.dropped:
             ports.emit(
                 Log(

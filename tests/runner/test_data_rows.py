@@ -1,17 +1,22 @@
 """Reading rows, the three splits, the prompt stream, prompts and what fits."""
 
 import json
+import subprocess
+import sys
 from collections import Counter
+from contextlib import closing
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from arena_gitops.spec.job import DatasetCategory, DatasetInput, HubDataset
-from arena_runner.data import DataError, read_rows, split
+from arena_runner.data import DataError, LeftOut, Questions, read_rows
 from arena_runner.rollouts.hub import split_files
 from arena_runner.rollouts.prompts import Renderer, fit
 from arena_runner.rollouts.stream import Stream
+from arena_runner.spool import Picked, Spool
 
 
 def source(fmt=None, **mapping):
@@ -36,27 +41,27 @@ def three_files(folder):
 
 
 def test_csv_json_lines_and_parquet_hold_the_same_rows(tmp_path):
-    tables = [read_rows(source(), [path]) for path in three_files(tmp_path)]
+    tables = [read_rows(source(), [path], LeftOut()) for path in three_files(tmp_path)]
 
-    expected = ({"question": "one, two", "answer": 'line\n"two"'}, {"question": "drei", "answer": "ü"})
-    assert [table.rows for table in tables] == [expected] * 3
+    expected = [{"question": "one, two", "answer": 'line\n"two"'}, {"question": "drei", "answer": "ü"}]
+    assert [list(table) for table in tables] == [expected] * 3
 
 
 def test_the_declared_format_wins_over_the_suffix(tmp_path):
     blob = tmp_path / "0123abcd"
     blob.write_text('{"q": "x", "a": 1}\n')
 
-    assert read_rows(source("jsonl"), [blob]).rows == ({"question": "x", "answer": "1"},)
+    assert list(read_rows(source("jsonl"), [blob], LeftOut())) == [{"question": "x", "answer": "1"}]
 
 
 def test_lists_become_json_and_rows_with_an_empty_role_are_counted(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"q": [44, 19], "a": 25}\n{"q": "  ", "a": 1}\n{"q": "x", "a": null}\n')
 
-    table = read_rows(source(), [path])
+    left_out = LeftOut()
 
-    assert table.rows == ({"question": "[44, 19]", "answer": "25"},)
-    assert table.empty == 2
+    assert list(read_rows(source(), [path], left_out)) == [{"question": "[44, 19]", "answer": "25"}]
+    assert left_out == LeftOut(empty=2)
 
 
 def test_a_missing_column_names_the_file_and_what_it_has(tmp_path):
@@ -64,7 +69,7 @@ def test_a_missing_column_names_the_file_and_what_it_has(tmp_path):
     path.write_text("question,answer\n1,2\n")
 
     with pytest.raises(DataError, match=r"dataset/sums: a\.csv has no column a, q; it has question, answer"):
-        read_rows(source(), [path])
+        list(read_rows(source(), [path], LeftOut()))
 
 
 def test_a_broken_line_names_its_place(tmp_path):
@@ -72,7 +77,7 @@ def test_a_broken_line_names_its_place(tmp_path):
     path.write_text('{"q": "x", "a": "y"}\n{"q": }\n')
 
     with pytest.raises(DataError, match=r"a\.jsonl:2:7: not JSON"):
-        read_rows(source(), [path])
+        list(read_rows(source(), [path], LeftOut()))
 
 
 def test_a_file_that_is_no_parquet_is_one_clear_error(tmp_path):
@@ -80,13 +85,13 @@ def test_a_file_that_is_no_parquet_is_one_clear_error(tmp_path):
     path.write_text("q,a\n1,2\n")
 
     with pytest.raises(DataError, match=r"a\.parquet: not a parquet file"):
-        read_rows(source(), [path])
+        list(read_rows(source(), [path], LeftOut()))
 
 
 def test_splits_are_disjoint_and_complete():
     rows = questions(400)
 
-    parts = split(rows, key="question", eval_rows=64, test_rows=128)
+    parts = Questions(rows, key="question").split(eval_rows=64, test_rows=128)
 
     assert [len(parts.train), len(parts.eval), len(parts.test)] == [208, 64, 128]
     assert sorted(r["question"] for part in (parts.train, parts.eval, parts.test) for r in part) == sorted(
@@ -97,9 +102,13 @@ def test_splits_are_disjoint_and_complete():
 def test_splits_do_not_depend_on_the_order_of_the_file():
     rows = questions(300)
 
-    assert split(rows, key="question", eval_rows=20, test_rows=100) == split(
-        rows[::-1], key="question", eval_rows=20, test_rows=100
+    there, back = (
+        Questions(order, key="question").split(eval_rows=20, test_rows=100) for order in (rows, rows[::-1])
     )
+
+    assert [list(part) for part in (there.train, there.eval, there.test)] == [
+        list(part) for part in (back.train, back.eval, back.test)
+    ]
 
 
 def test_copies_of_a_question_fall_into_one_split():
@@ -108,7 +117,7 @@ def test_copies_of_a_question_fall_into_one_split():
         *({**row, "question": row["question"].replace(" ", "  ")} for row in questions(60)),
     ]
 
-    parts = split(rows, key="question", eval_rows=10, test_rows=20)
+    parts = Questions(rows, key="question").split(eval_rows=10, test_rows=20)
 
     seen = [{" ".join(r["question"].split()) for r in part} for part in (parts.train, parts.eval, parts.test)]
     assert [len(s) for s in seen] == [30, 10, 20]
@@ -118,7 +127,7 @@ def test_copies_of_a_question_fall_into_one_split():
 
 
 def test_a_small_file_keeps_half_for_training_and_evaluation():
-    parts = split(questions(200), key="question", eval_rows=64, test_rows=128)
+    parts = Questions(questions(200), key="question").split(eval_rows=64, test_rows=128)
 
     assert (len(parts.train), len(parts.eval), len(parts.test)) == (50, 50, 100)
 
@@ -193,10 +202,59 @@ def test_an_example_ends_with_the_end_token():
 
 def test_prompts_that_leave_no_room_are_dropped_and_counted():
     render = Renderer(Base(), None, "prompt")
-    prompts = [render.example({"prompt": "w " * n, "target": "x"}) for n in (2, 3, 8, 9)]
+    rows = [{"prompt": "w " * n, "target": "x"} for n in (2, 3, 8, 9)]
+    for room, kept in ((0, 3), (7, 2)):
+        fitted = fit(rows, render.example, longest=10, room=room)
+        assert list(fitted.prompts) == [render.example(row) for row in rows[:kept]]
+        assert fitted.dropped == 4 - kept
 
-    assert (len(fit(prompts, longest=10, room=0).prompts), fit(prompts, longest=10, room=0).dropped) == (3, 1)
-    assert (len(fit(prompts, longest=10, room=7).prompts), fit(prompts, longest=10, room=7).dropped) == (2, 2)
+
+ROWS = [
+    {"question": "a\nb", "answer": ""},
+    {"question": "ü", "answer": '"'},
+    {"question": "c", "answer": "d"},
+]
+
+
+def test_a_spool_gives_back_what_was_written_in_any_order(tmp_path):
+    with closing(Spool(tmp_path, ROWS)) as spool:
+        assert list(spool) == ROWS
+        assert [spool[i] for i in (2, 0, -1, 1)] == [ROWS[i] for i in (2, 0, -1, 1)]
+        assert list(Picked(spool, np.array([2, 0]))) == [ROWS[2], ROWS[0]]
+        with pytest.raises(IndexError):
+            spool[3]
+    assert list(tmp_path.iterdir()) == []
+
+
+GROWTH = """
+import resource, sys
+from pathlib import Path
+from arena_gitops.spec.job import DatasetCategory, DatasetInput
+from arena_runner.data import LeftOut, Questions, read_rows
+from arena_runner.spool import Spool
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+before = peak()
+source = DatasetInput(
+    address="dataset/big", category=DatasetCategory.REASONING, column_mapping={"question": "q", "answer": "a"}
+)
+rows = Spool(Path(sys.argv[2]), read_rows(source, [Path(sys.argv[1])], LeftOut()))
+splits = Questions(rows, key="question").split(eval_rows=64, test_rows=128)
+assert len(splits.train) == len(rows) - 192 and splits.train[5]["answer"]
+print(peak() - before)
+"""
+
+
+def test_memory_follows_the_number_of_rows_and_not_their_size(tmp_path):
+    big = tmp_path / "big.jsonl"
+    with big.open("w") as file:
+        for i in range(40_000):
+            file.write(json.dumps({"q": f"What is {i}?", "a": str(i) + "x" * 2000}) + "\n")
+    ran = subprocess.run(
+        [sys.executable, "-c", GROWTH, str(big), str(tmp_path)], capture_output=True, text=True, check=True
+    )
+
+    assert big.stat().st_size > 80e6
+    assert float(ran.stdout) < 30  # MiB
 
 
 HUB = HubDataset(id="someone/sums", config="main", split="train")

@@ -8,12 +8,15 @@ braces in a prompt are not format fields.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, overload
 
 from arena_gitops.spec.job import DatasetCategory
-from arena_runner.data import DataError, Row
+from arena_runner.data import DataError
+from arena_runner.spool import Row
 
 PROMPT_ROLE = {
     DatasetCategory.REASONING: "question",
@@ -21,6 +24,10 @@ PROMPT_ROLE = {
     DatasetCategory.PREFERENCE: "prompt",
 }
 """The role that asks; splits go by it."""
+
+
+KEPT = 4096
+"""prompts whose token ids stay in memory"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +51,7 @@ class Prompt:
 class Fitted:
     """The prompts that fit, and how many rows did not."""
 
-    prompts: tuple[Prompt, ...]
+    prompts: Sequence[Prompt]
     dropped: int
 
 
@@ -115,14 +122,37 @@ def _filled(content: str, row: Row) -> str:
     return "".join([*parts, rest])
 
 
-def fit(prompts: Iterable[Prompt], *, longest: int, room: int) -> Fitted:
-    """Keep what fits: prompt ≤ `longest` - `room`, prompt and target together ≤ `longest`.
+class Prompts(Sequence[Prompt]):
+    """Rows as prompts, rendered when they are asked for; the newest are kept."""
+
+    def __init__(self, rows: Sequence[Row], form: Callable[[Row], Prompt], indices: Sequence[int]) -> None:
+        self._indices = indices
+        self._rendered = lru_cache(maxsize=KEPT)(lambda index: form(rows[index]))
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    @overload
+    def __getitem__(self, index: int) -> Prompt: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Prompt]: ...
+    def __getitem__(self, index: int | slice) -> Prompt | Sequence[Prompt]:
+        if isinstance(index, slice):
+            return [self._rendered(row) for row in self._indices[index]]
+        return self._rendered(self._indices[index])
+
+
+def fit(rows: Sequence[Row], form: Callable[[Row], Prompt], *, longest: int, room: int) -> Fitted:
+    """Keep what fits: prompt ≤ `longest` - `room`, prompt and answer together ≤ `longest`.
 
     Args:
-        prompts: Rendered rows.
+        rows: Of one split; read once here, and again one by one when they are used.
+        form: How a row becomes a prompt.
         longest: `max_context_length`.
         room: Tokens kept free for the completion (0 where it is known: SFT, DPO).
     """
-    rendered: Sequence[Prompt] = tuple(prompts)
-    kept = tuple(p for p in rendered if len(p.ids) + max(room, p.longest_answer) <= longest)
-    return Fitted(kept, len(rendered) - len(kept))
+    kept = array("Q")
+    for index, prompt in enumerate(map(form, rows)):
+        if len(prompt.ids) + max(room, prompt.longest_answer) <= longest:
+            kept.append(index)
+    return Fitted(Prompts(rows, form, kept), len(rows) - len(kept))

@@ -7,7 +7,7 @@ import pytest
 from arena_gitops.spec.job import DatasetInput, JobInputs
 from arena_gitops.spec.wire import CheckRequest
 from arena_runner.checks.run import run_checks
-from arena_runner.data import split
+from arena_runner.data import Questions
 
 TRAINING = {"eval_rows": 4, "eval_loop": 1, "test_rows": 8}
 
@@ -42,7 +42,7 @@ def test_enough_rows_are_worth_no_word(verdicts):
 def test_the_check_fails_exactly_where_the_worker_would(verdicts, count, test_rows, fails):
     found = verdicts(count, test_rows=test_rows, copies=3)
     rows = [{"question": f"q{n}", "answer": "a"} for n in range(count)]
-    dealt = split(rows, key="question", eval_rows=4, test_rows=test_rows)
+    dealt = Questions(rows, key="question").split(eval_rows=4, test_rows=test_rows)
     assert fails == (not dealt.train or not dealt.eval)
     assert fails == any(status == "fail" for status, _ in found)
     if fails:
