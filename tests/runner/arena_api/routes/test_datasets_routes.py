@@ -15,6 +15,20 @@ def test_a_csv_becomes_a_dataset(http):
     assert http.get(f"{P}/datasets/exists", params={"name": "sums"}).json()["datasetType"] == "reasoning"
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("rows.parquet", parquet([{"question": "q", "answer": "a"}])),
+        ("rows.jsonl", b'{"question": "q", "answer": "a"}\n'),
+        ("dataset.csv", b"question,answer\nq,a\n"),
+    ],
+)
+def test_one_file_of_any_format_becomes_a_dataset(http, name, content):
+    made = make_dataset(http, files=[("file", (name, content, "application/octet-stream"))]).json()
+
+    assert (made["is_ready"], "1 rows" in made["message"]) == (True, True)
+
+
 def test_an_empty_query_value_is_no_filter(http):
     make_dataset(http)
 
