@@ -53,6 +53,7 @@ schemas: $(STAMP)  ## regenerate schemas/ from the models
 	$(BIN)/arena-runner openapi schemas/openapi.json
 
 bench: $(STAMP)  ## speed figures of this machine (minutes); results belong in runner/LOG.md
+	$(BIN)/python runner/bench/plan.py
 	$(BIN)/python runner/bench/text.py
 
 clean:  ## remove the virtual environment and caches

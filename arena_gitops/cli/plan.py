@@ -11,13 +11,16 @@ from pydantic import ValidationError
 
 from arena_gitops import app
 from arena_gitops.apply.inspection import Inspection
-from arena_gitops.cli import options
+from arena_gitops.cli import glance, options
 from arena_gitops.cli.session import Session
 from arena_gitops.cli.stack import Repository
 from arena_gitops.cli.target import LOCAL, connect
 from arena_gitops.errors import UsageError
 from arena_gitops.plan.model import Plan
 from arena_gitops.plan.scope import Scope
+from arena_gitops.platforms.absent import AbsentPlatform
+from arena_gitops.platforms.http import HttpPlatform
+from arena_gitops.platforms.local import Home
 from arena_gitops.repo.load import load_at
 from arena_gitops.report import json as report_json
 from arena_gitops.report import markdown as report_markdown
@@ -93,14 +96,11 @@ def plan(
     else:
         choice = repository.choose(target)
         platform = session.using(connect(choice, os.environ, say=session.say, run_named=False))
-        planned = app.plan(
-            app.World(platform),
-            repository.desired,
-            target=choice.name,
-            allow=allow,
-            scope=scope,
-            checks=checks,
+        planned, observed = app.compare(
+            platform, repository.desired, target=choice.name, allow=allow, scope=scope, checks=checks
         )
+        if out is None and checks is None:
+            _keep(session, planned, platform, observed.etag, "json" if session.json else form)
     if out is not None:
         write_atomically(out, planned.to_json())
     if earlier is not None:
@@ -165,15 +165,41 @@ def _offline(
     return app.plan_offline(desired, base, target=name, against=f"git:{ref}", scope=scope, checks=checks)
 
 
+def _keep(
+    session: Session, planned: Plan, platform: HttpPlatform | AbsentPlatform, etag: str, form: str
+) -> None:
+    """Keep an answer that there is nothing to do, for the same question while nothing moves."""
+    settled = planned.applyable and not planned.has_changes
+    if session.question is None or not settled or not isinstance(platform, HttpPlatform):
+        return
+    local = Home.of(os.environ)
+    note = local.server_file()
+    embedded = note is not None and note.url == platform.url
+    where = glance.Where(
+        url=platform.url,
+        stack=planned.stack,
+        namespace=planned.namespace,
+        etag=etag,
+        local=str(local.path / "server.json") if embedded else None,
+    )
+    glance.remember(session.question, where, rendered(planned, form), os.environ)
+
+
 def show(session: Session, planned: Plan, form: str) -> None:
     """Print a plan on stdout."""
+    click.echo(rendered(planned, form), nl=False)
+    session.printed = session.printed or form == "json"
+
+
+def rendered(planned: Plan, form: str) -> str:
+    """A plan as it is printed."""
     match form:
         case "json":
-            session.emit(report_json.render(planned).rstrip("\n"))
+            return report_json.render(planned).rstrip("\n") + "\n"
         case "markdown":
-            click.echo(report_markdown.render(planned), nl=False)
+            return report_markdown.render(planned)
         case _:
-            click.echo(report_text.render(planned, colour=coloured()), nl=False)
+            return report_text.render(planned, colour=coloured())
 
 
 def coloured() -> bool:

@@ -11,9 +11,12 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FrameType
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from arena_gitops.cli.glance import Question
 
 
 class Closable(Protocol):
@@ -37,6 +40,8 @@ class Session:
         """the signal behind a KeyboardInterrupt"""
         self.printed = False
         """whether the JSON document is out already"""
+        self.question: Question | None = None
+        """what a plan was asked, for its answer to be kept"""
         self._open = ExitStack()
 
     def using(self, resource: Resource) -> Resource:

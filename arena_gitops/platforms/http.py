@@ -97,7 +97,7 @@ class HttpPlatform:
         answer = self._door.call(request, accept=frozenset({304}))
         if answer.status_code == 304 and known is not None:
             return _observed(known)
-        document = _parse(StateDocument, answer.text, request)
+        document = _parse(StateDocument, answer.content, request)
         self._states[owner] = document
         return _observed(document)
 
@@ -335,7 +335,7 @@ def _observed(document: StateDocument) -> ObservedState:
     )
 
 
-def _parse(model: type[Document], text: str, request: Request) -> Document:
+def _parse(model: type[Document], text: str | bytes, request: Request) -> Document:
     try:
         return model.model_validate_json(text)
     except ValidationError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from arena_gitops.errors import Diagnostic, InvalidDocumentError, Problem, Severity, Span
 from arena_gitops.repo.document import Document, Path
@@ -40,6 +41,10 @@ class Catalog:
     """declared, but not readable: what refers to them is not told that they do not exist"""
     plain: dict[str, Document] = field(default_factory=dict)
     """file → its document without `kind`"""
+    written: dict[str, Any] = field(default_factory=dict)
+    """manifest file → what it says where (`manifests.Written`)"""
+    shared: dict[str, Any] = field(default_factory=dict)
+    """parts of stored experiments, by what they say"""
     unreadable: set[str] = field(default_factory=set)
     """files whose problems have been reported already"""
     referred: set[str] = field(default_factory=set)

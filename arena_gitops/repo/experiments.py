@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +12,7 @@ from arena_gitops.repo.catalog import Catalog, Entry
 from arena_gitops.repo.compose import Choice, Composition
 from arena_gitops.repo.manifests import Effective
 from arena_gitops.repo.resolution import Input, Resolution
-from arena_gitops.repo.stored import Renamed, envelope, spans_of
+from arena_gitops.repo.stored import Renamed, Spans, envelope, spans_of
 from arena_gitops.spec.digest import Fingerprint
 from arena_gitops.spec.identity import fingerprint_of
 from arena_gitops.spec.job import BaseInput, DatasetInput, EnvironmentInput, JobInputs, ModelRef, RewardInput
@@ -22,6 +23,13 @@ from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import ExperimentSpec
 from arena_gitops.state import Blob, DesiredResource
 
+_RENAMED: Renamed = {
+    ("budget", "max_runtime"): "budget.max_runtime_s",
+    ("base",): "inputs.base",
+    ("dataset",): "inputs.dataset",
+    ("reward",): "inputs.reward",
+    ("environment",): "inputs.environment",
+}
 _MULTI_TURN = "multi-turn text environments have no room yet"
 
 
@@ -60,7 +68,7 @@ class ExperimentBuilder:
         if self.failed:
             return None
         self.paths.append(self.effective.document.file)
-        spec = self._spec(job_inputs).model_dump(mode="json")
+        spec = self._shared(self._spec(job_inputs).model_dump(mode="json"))
         return DesiredResource(
             address=self.entry.address,
             spec=spec,
@@ -68,7 +76,7 @@ class ExperimentBuilder:
             depends_on=tuple(sorted({address for address, _ in self.parents} | self._project())),
             blobs=tuple({blob.digest: blob for blob in self.blobs}.values()),
             span=self.entry.document.span(),
-            spans=self._all_spans(),
+            spans=self._spans(),
             provenance=self.resolution.provenance(self.entry, self.paths),
             parents=tuple(self.parents),
             refusals=self._refusals(),
@@ -76,11 +84,12 @@ class ExperimentBuilder:
 
     def _spec(self, job_inputs: JobInputs) -> ExperimentSpec:
         resource, network = self.resource, self.effective.manifest.network
+        normal = self.effective.manifest.normal()
         return ExperimentSpec(
             **envelope(resource),
             project=self._project_name(),
-            manifest=self.effective.manifest.normal(),
-            defaulted=self.effective.defaulted(),
+            manifest=normal,
+            defaulted=self.effective.defaulted(normal),
             inputs=job_inputs,
             model=ModelRef(id=network.pretrained_model_name_or_path)
             if isinstance(network, TextNetwork)
@@ -92,6 +101,15 @@ class ExperimentBuilder:
             on_upstream_change=resource.on_upstream_change.model_dump(mode="json"),
             rerun=resource.rerun,
         )
+
+    def _shared(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """The same spec, its parts being those of an earlier experiment where they are equal to the letter."""
+        shared = self.resolution.catalog.shared
+        for whole in (spec["manifest"], spec["inputs"], spec):
+            for name, part in whole.items():
+                if part and isinstance(part, (dict, list)) and part is not spec["manifest"]:
+                    whole[name] = shared.setdefault(repr(part), part)
+        return spec
 
     def _project_name(self) -> str | None:
         if self.resource.project is not None:
@@ -198,13 +216,12 @@ class ExperimentBuilder:
         multi_turn = (_MULTI_TURN,) if text and self.composition.environment is not None else ()
         return (*self.effective.refusals, *multi_turn)
 
-    def _all_spans(self) -> dict[str, Span]:
-        renamed: Renamed = {
-            ("budget", "max_runtime"): "budget.max_runtime_s",
-            ("base",): "inputs.base",
-            ("dataset",): "inputs.dataset",
-            ("reward",): "inputs.reward",
-            ("environment",): "inputs.environment",
-        }
-        written = {f"manifest.{path}": span for path, span in self.effective.spans().items()}
-        return {**self.spans, **spans_of(self.entry, renamed), **written}
+    def _spans(self) -> Spans:
+        """Without a hold on the manifest: ten thousand of them would be kept for a look at one."""
+        chosen, overridden = self.spans, self.effective.overridden()
+        own, written = spans_of(self.entry, _RENAMED), self.effective.written.spans
+        return Spans(lambda: {**chosen, **own, **_in_manifest(written), **_in_manifest(overridden)})
+
+
+def _in_manifest(spans: Mapping[str, Span]) -> dict[str, Span]:
+    return {f"manifest.{path}": span for path, span in spans.items()}

@@ -45,6 +45,10 @@ class Files:
     """every file whose bytes were looked at"""
     _blobs: dict[str, Blob] = field(default_factory=dict)
     _converters: dict[str, str] | None = None
+    _found: dict[tuple[str, str], str] = field(default_factory=dict)
+    """what was written, and in which folder → the file that is meant"""
+    _folders: dict[str, str] = field(default_factory=dict)
+    """folder on disk → the same without links"""
 
     def find(self, written: str, beside: str) -> str:
         """The file a document means: `written` is relative to the folder of the file `beside`.
@@ -52,8 +56,12 @@ class Files:
         Raises:
             FileProblemError: it is outside the root, missing, ignored by git, or not a file.
         """
+        key = written, posixpath.dirname(beside)
+        if key in self._found:
+            return self._found[key]
         path = self._inside(written, beside)
         if path in self.checkout.files and self.on_disk(path).is_file():
+            self._found[key] = path
             return path
         if self.on_disk(path).is_dir():
             raise FileProblemError(f"{written!r} is a folder, a file is needed", "not-a-file")
@@ -72,24 +80,27 @@ class Files:
     def below(self, folder: str) -> list[str]:
         """Every existing file in a folder and its subfolders, sorted."""
         prefix = "" if folder == "." else f"{folder}/"
+        root = f"{self.checkout.root}/"
         found = (path for path in self.checkout.files if path.startswith(prefix))
-        return sorted(path for path in found if self.on_disk(path).is_file())
+        return sorted(path for path in found if os.path.isfile(root + path))
 
     def not_checked_out(self, folder: str) -> list[str]:
         """Tracked files of a folder that a sparse checkout leaves out: they exist, whatever the disk says."""
         prefix = "" if folder == "." else f"{folder}/"
+        root = f"{self.checkout.root}/"
         return sorted(
             path
             for path in self.checkout.files.keys() - self.checkout.changed
-            if path.startswith(prefix) and not os.path.lexists(self.on_disk(path))
+            if path.startswith(prefix) and not os.path.lexists(root + path)
         )
 
     def broken_links(self, folder: str) -> list[str]:
         """Links of a folder that lead to nothing, or in a circle."""
         prefix = "" if folder == "." else f"{folder}/"
+        root = f"{self.checkout.root}/"
         found = (path for path in self.checkout.files if path.startswith(prefix))
         return sorted(
-            path for path in found if self.on_disk(path).is_symlink() and not self.on_disk(path).exists()
+            path for path in found if os.path.islink(root + path) and not os.path.exists(root + path)
         )
 
     def on_disk(self, path: str) -> Path:
@@ -101,7 +112,8 @@ class Files:
         self._inside(path, "")
         self.read_paths.add(path)
         try:
-            return self.on_disk(path).read_bytes()
+            with open(os.path.join(self.checkout.root, path), "rb") as file:
+                return file.read()
         except OSError as error:
             raise FileProblemError(f"{path} cannot be read: {error.strerror}", "unreadable-file") from error
 
@@ -151,18 +163,30 @@ class Files:
         """The path a document means, whether or not it exists or may be read."""
         near_document = posixpath.normpath(posixpath.join(posixpath.dirname(beside), written))
         from_root = posixpath.normpath(written)
-        if not self.on_disk(near_document).exists() and self.on_disk(from_root).exists():
+        root = self.checkout.root
+        if not os.path.exists(os.path.join(root, near_document)) and os.path.exists(
+            os.path.join(root, from_root)
+        ):
             return from_root
         return near_document
 
     def _inside(self, written: str, beside: str) -> str:
         path = self.meant(written, beside)
         root = os.fspath(self.checkout.root)
-        real = os.path.realpath(self.on_disk(path))
+        real = self._real(os.path.join(root, path))
         if path.startswith(("../", "/")) or path == ".." or not f"{real}/".startswith(f"{root}/"):
             hint = "Only files below the folder of arena.yaml are read."
             raise FileProblemError(f"{written!r} leads outside the repository", "outside-repository", hint)
         return os.path.relpath(real, root).replace(os.sep, "/")
+
+    def _real(self, place: str) -> str:
+        """A place without links; its folder is looked at once for all its files."""
+        if os.path.islink(place) or place.endswith(("/", "/.", "/..")):
+            return os.path.realpath(place)
+        folder, name = os.path.split(place)
+        if folder not in self._folders:
+            self._folders[folder] = os.path.realpath(folder)
+        return os.path.join(self._folders[folder], name)
 
     def _near(self, path: str) -> str:
         name = posixpath.basename(path)

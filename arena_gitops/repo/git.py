@@ -127,6 +127,35 @@ def checkout(root: Path) -> Checkout:
     return Checkout(root, files, frozenset(changed), None if commit == "(initial)" else commit, _remote(root))
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What is not as committed, and where the rest came from."""
+
+    paths: tuple[str, ...]
+    commit: str | None
+    remote: str | None
+
+
+def index(root: Path) -> Iterator[tuple[str, str, bytes]]:
+    """Every tracked file below `root`: git's tag (`H`: an ordinary one), its mode, and mode, blob id and path."""
+    for record in _git(root, "ls-files", "-z", "--stage", "-v").split(b"\0"):
+        if record:
+            yield record[:1].decode(), record[2:8].decode(), record[2:]
+
+
+def survey_of_changes(root: Path) -> Changes:
+    """The changed paths below `root`, sorted, with the commit and the remote."""
+    prefix = _git(root, "rev-parse", "--show-prefix").decode(errors="surrogateescape").strip("\n")
+    paths: list[str] = []
+    commit = None
+    for path, _ in _status(root):
+        if path.startswith("# branch.oid "):
+            commit = path.removeprefix("# branch.oid ")
+        elif not path.startswith("# "):
+            paths.append(path.removeprefix(prefix))
+    return Changes(tuple(sorted(paths)), commit, _remote(root))
+
+
 def tree_at(root: Path, ref: str) -> dict[str, bytes]:
     """Every file below `root` as commit `ref` has it; raises RepoError when there is no such commit."""
     _, blobs = _blobs_at(root, ref)

@@ -5,8 +5,10 @@ Problems and remarks are placed where their value was written, in the manifest o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from sys import intern
 from typing import Any
 
 from arena_gitops.errors import Severity, Span
@@ -19,6 +21,23 @@ from arena_gitops.spec.manifest.dialects import canonical_path
 from arena_gitops.spec.manifest.model import Manifest
 from arena_gitops.spec.manifest.parse import ManifestError, parse_manifest
 
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Where a manifest file says what, by dotted path in the normal form; many experiments may share it."""
+
+    spans: Mapping[str, Span]
+    above: frozenset[str]
+    """every path that is written, and everything above it"""
+
+    @classmethod
+    def of(cls, document: Document) -> Written:
+        """Look through a manifest's document once."""
+        spans = {_dotted(path): document.span(path) for path in document.places if path}
+        return cls(spans, frozenset(_with_those_above(spans)))
+
 
 @dataclass(frozen=True, slots=True)
 class Effective:
@@ -28,30 +47,26 @@ class Effective:
     document: Document
     overrides: Document
     """the experiment's document, where `set:` is"""
+    written: Written
     refusals: tuple[str, ...] = ()
 
     def span(self, section: str, field: str) -> Span:
         """Where a field was written, under any of its published names; the manifest's own top otherwise."""
-        found = self.spans().get(f"{section}.{field}")
+        path = f"{section}.{field}"
+        found = self.overridden().get(path) or self.written.spans.get(path)
         return found or self.document.span((section,))
 
-    def spans(self) -> dict[str, Span]:
-        """Dotted path in the normal form → where it was written."""
-        found: dict[str, Span] = {}
-        for path in self.document.places:
-            if path:
-                found[_dotted(path)] = self.document.span(path)
-        for key in self.overrides.value.get("set", {}):
-            found[".".join(map(str, canonical_path(key)))] = self.overrides.span(("set", key))
-        return found
+    def overridden(self) -> dict[str, Span]:
+        """Dotted path in the normal form → its line in `set:`."""
+        keys = self.overrides.value.get("set", {})
+        return {_canonical(key): self.overrides.span(("set", key)) for key in keys}
 
-    def defaulted(self) -> tuple[str, ...]:
+    def defaulted(self, normal: Mapping[str, Any]) -> tuple[str, ...]:
         """Paths of the normal form that were written nowhere, neither they nor anything below them."""
-        written: set[str] = set()
-        for path in self.spans():
-            parts = path.split(".")
-            written |= {".".join(parts[:length]) for length in range(1, len(parts) + 1)}
-        return tuple(path for path in _leaves(self.manifest.normal()) if path not in written)
+        keys = self.overrides.value.get("set", {})
+        here = _with_those_above(_canonical(key) for key in keys) if keys else set()
+        above = self.written.above
+        return tuple(path for path in _leaves(normal) if path not in above and path not in here)
 
 
 def effective(catalog: Catalog, entry: Entry, resource: Experiment) -> Effective | None:
@@ -78,24 +93,45 @@ def effective(catalog: Catalog, entry: Entry, resource: Experiment) -> Effective
     words = tuple(
         f"{problem.message} ({problem.hint})" if problem.hint else problem.message for problem in refused
     )
-    return Effective(parsed.manifest, document, entry.document, words)
+    written = catalog.written.get(path)
+    if written is None:
+        written = catalog.written[path] = Written.of(document)
+    return Effective(parsed.manifest, document, entry.document, written, words)
 
 
 def _leaves(value: Mapping[str, Any], at: str = "") -> Iterator[str]:
     for key, inner in sorted(value.items()):
-        if isinstance(inner, Mapping) and inner:
+        if inner and isinstance(inner, dict):
             yield from _leaves(inner, f"{at}{key}.")
         else:
-            yield f"{at}{key}"
+            yield intern(f"{at}{key}")
 
 
 def _dotted(path: tuple[str | int, ...]) -> str:
-    return ".".join(map(str, canonical_path(".".join(map(str, path)))))
+    return _canonical(".".join(map(str, path)))
+
+
+@lru_cache(maxsize=1 << 12)
+def _canonical(written: str) -> str:
+    return ".".join(map(str, canonical_path(written)))
+
+
+def _with_those_above(paths: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    for path in paths:
+        here = path
+        while here and here not in found:
+            found.add(here)
+            here = here.rpartition(".")[0]
+    return found
 
 
 def _copy(value: Any) -> Any:
     """A deep copy that shares nothing, not even what an alias shares: `set:` changes one place only."""
-    if isinstance(value, Mapping):
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is dict or isinstance(value, Mapping):
         return {key: _copy(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_copy(item) for item in value]

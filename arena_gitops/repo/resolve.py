@@ -16,13 +16,16 @@ def resolve(catalog: Catalog) -> dict[Address, DesiredResource]:
     for kind in ("project", "dataset", "environment", "reward"):
         for entry in catalog.of(kind):
             resolution.resolve(entry)
-    composed = {entry.address: experiments.composed(catalog, entry) for entry in catalog.of("experiment")}
-    for entry in references.in_order(catalog):
-        found = composed[entry.address]
+    ordered = references.in_order(catalog)
+    for entry in ordered:  # one by one: a manifest is let go of before the next is read
+        found = experiments.composed(catalog, entry)
         if found is not None and entry.address not in bad:
             made = experiments.ExperimentBuilder(resolution, entry, *found).build()
             if made is not None:
                 resolution.built[entry.address] = made
+    left_out = {entry.address for entry in catalog.of("experiment")} - {entry.address for entry in ordered}
+    for address in sorted(left_out):  # on a cycle: their other problems are told all the same
+        experiments.composed(catalog, catalog.entries[address])
     for entry in catalog.of("deployment"):
         if entry.address not in bad:
             resolution.resolve(entry)

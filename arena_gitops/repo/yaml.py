@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from _ruamel_yaml import (  # type: ignore[import-not-found]  # the C extension has no stubs
@@ -199,7 +200,7 @@ class _Composer:
                     self.duplicate("<<", merge[1], place)
                 merge = self.node(self.next(), (*path, "<<"), depth + 1), place
                 continue
-            here = (*path, key)
+            here = _shared((*path, key))
             if key in found:
                 self.duplicate(key, self.keys[here], place)
                 here = (*path, f"{key} (again)")  # so that the first one keeps its places
@@ -249,7 +250,13 @@ class _Composer:
 
 def _place(event: Any) -> Place:
     mark = event.start_mark
-    return mark.line + 1, mark.column + 1
+    return _shared((mark.line + 1, mark.column + 1))
+
+
+@lru_cache(maxsize=1 << 14)
+def _shared(value: tuple[Any, ...]) -> tuple[Any, ...]:
+    """One object for equal paths and places: a thousand files of one kind have the same ones."""
+    return value
 
 
 def _is_text(text: str) -> bool:

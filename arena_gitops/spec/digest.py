@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from arena_gitops.spec.resource import Frozen
@@ -17,10 +18,12 @@ SCHEMA_MAJOR = 1
 """Part of every run fingerprint; raised only when old runs can no longer be compared with new ones."""
 
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
 def canonical_json(value: Any) -> bytes:
     """UTF-8 JSON with sorted keys and no spaces; raises ValueError on NaN or infinity."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return text.encode()
+    return _ENCODER.encode(value).encode()
 
 
 def sha256_bytes(data: bytes) -> str:
@@ -48,7 +51,7 @@ class Fingerprint(Frozen):
     @property
     def run(self) -> str:
         """Identity of the work: equal run fingerprints are one run."""
-        return sha256_json([SCHEMA_MAJOR, self.data, self.parents_data])
+        return _digest_of(SCHEMA_MAJOR, self.data, self.parents_data)
 
 
 def fingerprint(data: Any, meta: Any, parents: Iterable[Fingerprint] = ()) -> Fingerprint:
@@ -57,6 +60,12 @@ def fingerprint(data: Any, meta: Any, parents: Iterable[Fingerprint] = ()) -> Fi
     return Fingerprint(
         data=sha256_json(data),
         meta=sha256_json(meta),
-        parents_data=sha256_json(sorted(sha256_json([p.data, p.parents_data]) for p in parents)),
-        parents_meta=sha256_json(sorted(sha256_json([p.meta, p.parents_meta]) for p in parents)),
+        parents_data=sha256_json(sorted(_digest_of(p.data, p.parents_data) for p in parents)),
+        parents_meta=sha256_json(sorted(_digest_of(p.meta, p.parents_meta) for p in parents)),
     )
+
+
+@lru_cache(maxsize=1 << 12)
+def _digest_of(*parts: int | str) -> str:
+    """Digest of a short list; a few parents have ten thousand children."""
+    return sha256_json(list(parts))

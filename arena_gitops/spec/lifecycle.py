@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 Path = tuple[str, ...]
@@ -126,9 +126,16 @@ def _part(kind: str, spec: Mapping[str, Any], wanted: FieldClass, at: Path = ())
     part: dict[str, Any] = {}
     for key, value in spec.items():
         path = (*at, key)
-        if isinstance(value, Mapping) and value:
+        if path in _mixed(kind) and value and isinstance(value, Mapping):
             if inner := _part(kind, value, wanted, path):
                 part[key] = inner
         elif _class_of(kind, path) is wanted:
             part[key] = value
     return part
+
+
+@cache
+def _mixed(kind: str) -> frozenset[Path]:
+    """Mappings whose fields are of several classes; every other one is of one class, whatever is in it."""
+    rows = [tuple(pattern.split(".")) for pattern, _ in (*_EVERY_KIND, *_BY_KIND[kind])]
+    return frozenset(row[:length] for row in rows for length in range(1, len(row)))

@@ -70,13 +70,24 @@ class Section(Frozen):
     def marked(self) -> Iterator[tuple[tuple[str, ...], Any, NotActedOn | Only]]:
         """Every written field that carries a mark, nested sections included: (path, value, mark)."""
         marks = _marks(type(self))
-        for name in type(self).model_fields:
+        for name in _looked_at(type(self)):
             value = getattr(self, name)
             if value is not None and name in marks:
                 yield (name,), value, marks[name]
             elif isinstance(value, Section):
                 for path, inner, mark in value.marked():
                     yield (name, *path), inner, mark
+
+
+@cache
+def _looked_at(section: type[Section]) -> tuple[str, ...]:
+    """Fields that carry a mark, or may hold a section that has some."""
+    plain = {int, float, str, bool}
+    return tuple(
+        name
+        for name, field in section.model_fields.items()
+        if name in _marks(section) or field.annotation not in plain
+    )
 
 
 @cache

@@ -157,5 +157,6 @@ def _add_section(result: Canonical, key: str, value: Any) -> None:
             )
             continue
         result.written[(name, field_name)] = (key, written)
-        fields[field_name] = deepcopy(field_value)  # overrides are put into it
+        nested = isinstance(field_value, (dict, list))
+        fields[field_name] = deepcopy(field_value) if nested else field_value  # overrides are put into it
     result.sections[name] = fields
