@@ -70,10 +70,11 @@ class Ran:
 class Client:
     """One version of the published client, at one server, in a home of its own."""
 
-    version: str
     python: Path
     folder: Path
     environment: dict[str, str] = field(repr=False)
+    version: str = ""
+    """empty for our own"""
 
     def arena(self, *args: str, expect: int | None = 0, **environment: str) -> Ran:
         """Run the client's own `arena`."""
@@ -258,7 +259,7 @@ def client_of(site, python_of, tmp_path_factory):
             "NO_PROXY": "127.0.0.1,localhost",
             "COLUMNS": "200",
         }
-        return Client(version, python, folder, environment)
+        return Client(python, folder, environment, version)
 
     return make
 
