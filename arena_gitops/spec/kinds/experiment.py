@@ -42,7 +42,9 @@ class Retry(Frozen):
     """What may be tried again without a person."""
 
     max: Annotated[Int, Field(ge=0)] = 0
+    """attempts after the first; platforms retry lost workers a few times in any case"""
     on: tuple[Literal["preempted", "failed"], ...] = ("preempted",)
+    """`preempted`: its machine went away; `failed`: its code or its memory failed. Past failures stay held"""
 
 
 Reaction = Literal["stale", "new_version", "ignore"]

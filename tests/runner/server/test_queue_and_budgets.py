@@ -255,6 +255,18 @@ def test_an_iteration_that_outlasts_the_budget_by_far_is_cut_off_with_the_last_s
     assert worker.take()["resume"]["iteration"] == 3
 
 
+def test_a_run_a_person_stopped_is_stopped_also_when_it_is_cut_off(pool, build, controller):
+    run_id = submit(pool, build, "one", budget={"max_runtime_s": 50})
+    worker = pool.worker()
+    worker.take()
+    stop(pool, run_id)
+    for _ in range(int(OVERRUN_S + 50) // 30 + 2):
+        pool.world.clock.now += 30
+        worker.report()
+        controller.reconcile()
+    assert (pool.status(run_id).state, pool.status(run_id).message) == (RunState.STOPPED, "stopped by a user")
+
+
 def test_a_budget_raised_by_too_little_spends_nothing_more(pool, build, controller):
     run_id = submit(pool, build, "one", budget={"max_runtime_s": 50})
     worker = pool.worker()

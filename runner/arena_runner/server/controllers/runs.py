@@ -101,10 +101,11 @@ class RunsController(Controller):
             fresh = runs.get(session, pair.run.id)
             if fresh.state.fence != pair.state.fence:
                 return  # it has ended meanwhile
-            runs.stop(fresh, "budget", now)
-            if asked and fresh.run.stop_cause == "budget":
+            if asked:
                 log.warning("its iteration outlasts the budget by %d s; cut off", late)
                 runs.settle_stop(fresh, now)
+            else:
+                runs.stop(fresh, "budget", now)
         if identity is not None:
             identity.signal(signal.SIGKILL, group=True)
 
