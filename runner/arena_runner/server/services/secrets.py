@@ -57,7 +57,7 @@ def listing(world: World) -> tuple[SecretInfo, ...]:
 def remove(world: World, name: str) -> None:
     """Forget a value; runs that are at work keep what they were given."""
     with world.store.write() as session:
-        row = session.get(SecretRow, name)
+        row = session.get(SecretRow, name) if re.fullmatch(SECRET_NAME_PATTERN, name) else None
         if row is None:
             raise not_found(f"secret {name}")
         session.delete(row)

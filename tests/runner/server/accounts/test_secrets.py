@@ -83,6 +83,11 @@ def test_setting_it_again_replaces_it_and_removing_forgets_it(world, ask):
     assert ask("GET").json() == []
 
 
+@pytest.mark.parametrize("name", ["a%00b", "%F0%9F%94%91"])
+def test_a_name_that_no_secret_has_is_unknown(ask, name):
+    assert ask("DELETE", f"/{name}").status_code == 404
+
+
 @pytest.mark.parametrize(
     "name", ["key", "A-B", "1A", "LD_PRELOAD", "PYTHONPATH", "PATH", "ARENA_SECRET_X", "HOME"]
 )

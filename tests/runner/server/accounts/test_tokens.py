@@ -4,6 +4,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from sqlalchemy.exc import OperationalError
 
 from arena_runner.cli import main
 from arena_runner.server import auth
@@ -138,6 +139,19 @@ def test_the_owner_of_a_home_keeps_his_token_until_it_is_revoked(world, token):
 
 def test_a_token_nobody_issued_here_is_not_adopted(world):
     assert issue_embedded(world, "arena_from_elsewhere") != "arena_from_elsewhere"
+
+
+@pytest.mark.one_database
+def test_a_disk_that_takes_nothing_more_does_not_keep_people_from_looking(
+    world, person, token_of, monkeypatch
+):
+    text = token_of(Role.VIEWER)
+
+    def full():
+        raise OperationalError("commit", None, Exception("database or disk is full"))
+
+    monkeypatch.setattr(type(world.store), "write", lambda _self: full())
+    assert get(person, text) == 200
 
 
 def test_derived_tokens_are_forgotten_after_they_end(world, person, token_of):
