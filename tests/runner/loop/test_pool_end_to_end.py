@@ -265,11 +265,11 @@ def test_a_worker_told_to_go_hands_its_job_back_and_the_next_one_ends_it(site, m
 def test_a_run_that_has_spent_its_credits_stops_and_goes_on_when_it_is_given_more(site, module_lab):
     """The tier costs a credit a second."""
     site.some_worker()
-    job = job_of(module_lab, max_steps=8 * 80)
-    run_id = site.submit(module_lab, "poor", job, budget={"max_credits": 2.0})
+    job = job_of(module_lab, max_steps=8 * 60)
+    run_id = site.submit(module_lab, "poor", job, budget={"max_credits": 1.0})
     stopped = site.wait(run_id)
     assert (stopped["state"], stopped["reason"]) == ("failed", "budget"), stopped["message"]
-    assert stopped["message"] == "reached its budget of 2 credits; raise it to continue"
+    assert stopped["message"] == "reached its budget of 1 credits; raise it to continue"
     assert site.saved(run_id)
     assert site.submit(module_lab, "poor", job, budget={"max_credits": 500.0}) == run_id
-    assert site.wait(run_id, "completed")["step"] == 8 * 80
+    assert site.wait(run_id, "completed")["step"] == 8 * 60
