@@ -26,6 +26,8 @@ _LFS_POINTER = re.compile(
     rb"version https://git-lfs\.github\.com/spec/v1\n(?:.*\n)*?oid sha256:([0-9a-f]{64})\nsize ([0-9]+)\n"
 )
 _POINTER_MAX = 1024
+_CONVERTED_AT_MOST = 64 << 20
+"""Bytes that are held in memory where git stores a file otherwise than it lies on disk."""
 
 
 class FileProblemError(Exception):
@@ -149,10 +151,21 @@ class Files:
         digest, size, has_crlf = _scan(place)
         converter = self._converter(path)
         if converter != "filter=lfs" and (converter or has_crlf):
+            if size > _CONVERTED_AT_MOST:
+                self._require_as_on_disk(path, size, converter or "line ends")
+                return Blob(digest, place, size)
             data = self.checkout.stored_bytes(path)
             if (stored := sha256_bytes(data)) != digest:
                 return Blob(stored, place, len(data), data=data)
         return Blob(digest, place, size)
+
+    def _require_as_on_disk(self, path: str, size: int, why: str) -> None:
+        if self.checkout.converts(path):
+            raise FileProblemError(
+                f"{path}: git stores other bytes than these {size:,} ({why}), too many to be converted here",
+                "too-large-to-convert",
+                "Keep it as git stores it (LF line ends, no filter), or in Git LFS.",
+            )
 
     def _converter(self, path: str) -> str:
         if self._converters is None:

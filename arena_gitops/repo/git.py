@@ -57,6 +57,13 @@ class Checkout:
             oid = _git(self.root, "hash-object", "-w", f"--path={path}", "--", path, env=place)
             return _git(self.root, "cat-file", "blob", oid.decode().strip(), env=place)
 
+    def converts(self, path: str) -> bool:
+        """Whether git stores other bytes than those on disk; found without holding either in memory."""
+        plain, stored = (
+            _git(self.root, "hash-object", flag, "--", path) for flag in ("--no-filters", f"--path={path}")
+        )
+        return plain != stored
+
     def converters(self, paths: Iterable[str]) -> dict[str, str]:
         """Which of these paths have a converting attribute → as `filter=lfs`."""
         wanted = "".join(f"{path}\0" for path in paths)
@@ -84,6 +91,10 @@ class Snapshot(Checkout):
     def stored_bytes(self, path: str) -> bytes:
         """The bytes of a file."""
         return (self.root / path).read_bytes()
+
+    def converts(self, path: str) -> bool:
+        """Nothing is converted any more."""
+        return False
 
     def converters(self, paths: Iterable[str]) -> dict[str, str]:
         """None: nothing is converted any more."""
