@@ -87,7 +87,7 @@ def oversize(fit: Fit | None, allow: frozenset[str]) -> Block | None:
         return None
     return Block(
         DOES_NOT_FIT,
-        f"needs at least {fit.least_gib:g} GiB, there are {fit.have_gib:g}; take a larger tier, fewer or smaller "
+        f"needs at least {fit.least_gib:.3g} GiB, there are {fit.have_gib:.3g}; take a larger tier, fewer or smaller "
         "adapters, a shorter context or a smaller model (or --allow oversize, if you know better)",
     )
 

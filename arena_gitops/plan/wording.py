@@ -28,7 +28,8 @@ def reason(finding: Finding, document: ResourceDocument, action: Action) -> str:
         case cause if cause in _PLAIN:
             return _PLAIN[cause].format(version=numbered(document))
         case _:
-            return _named(deciding, _consequence(finding.cause, document.kind, deciding, run))
+            consequence = _consequence(finding.cause, document.kind, deciding, run)
+            return _named(deciding, consequence, document)
 
 
 _PLAIN = {
@@ -36,17 +37,23 @@ _PLAIN = {
     Cause.PARENT: "what it builds on is trained anew",
     Cause.COSMETIC: "behaves as {version}: only comments, docstrings or layout differ; nothing is trained anew",
 }
+_SEMANTIC = {
+    TRAINED: "changes what is trained",
+    "dataset": "gives other rows",
+    "reward": "changes what it does",
+    "environment": "changes what it does",
+}
 _LATER = frozenset({Cause.OBSERVABILITY, Cause.BUDGET_RECORDED})
 """What a run that is already working learns only when it is started again."""
 
 
 def _consequence(cause: Cause, kind: str, deciding: list[FieldChange], run: RunStatus | None) -> str:
     if cause is Cause.SEMANTIC:
-        return "changes what is trained" if kind == TRAINED else "changes its content"
+        return _SEMANTIC[kind]
     if cause is Cause.DEFINITION and kind == "deployment":
         return "changes what is served"
     if cause is Cause.PLACEMENT and run is not None and run.state is RunState.RUNNING:
-        return "is placement: the run stops and goes on there from its last saved state"
+        return "moves the run: it stops, and goes on in its new place from its last saved state"
     later = ", from its next start on" if run is not None and not run.state.ended and cause in _LATER else ""
     return f"is {deciding[0].cls.value}{later}" if deciding else ""
 
@@ -108,11 +115,29 @@ def _budget(cause: Cause, deciding: list[FieldChange], run: RunStatus) -> str:
     return f"{new} steps are asked for, {run.step:,} are done: nothing is taken back"
 
 
-def _named(deciding: list[FieldChange], consequence: str) -> str:
+def _named(deciding: list[FieldChange], consequence: str, document: ResourceDocument) -> str:
     if not deciding:
         return ""
-    more = f" (and {len(deciding) - 1} more)" if len(deciding) > 1 else ""
-    return f"{deciding[0].path}{more} {consequence}"
+    names = list(dict.fromkeys(_name(field.path, document) for field in deciding))
+    more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+    return f"{names[0]}{more} {consequence}"
+
+
+def _name(path: str, document: ResourceDocument) -> str:
+    """What people call a field: a path, or whose content it is the digest of."""
+    match path.split("."):
+        case ["inputs", slot, *rest] if rest and rest[0] in _CONTENT:
+            address = spec_at(document.spec, f"inputs.{slot}.address") or f"its {slot}"
+            return f"new {_CONTENT[rest[0]]} of {address}"
+        case ["files", *rest]:
+            return ".".join(rest)
+        case ["digest"]:
+            return "its file"
+        case _:
+            return path
+
+
+_CONTENT = {"digest": "content", "files": "code", "hf": "rows"}
 
 
 def _steps(deciding: list[FieldChange]) -> bool:

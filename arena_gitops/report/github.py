@@ -243,7 +243,7 @@ def _fields(change: Change) -> str:
     lines = [
         f"  {plain(field.path)}  {plain(words.transition(field))}  {field.cls.value}"
         + (f"  {plain(str(field.range))}" if field.range else "")
-        for field in change.fields
+        for field in words.told(change)
     ]
     lines += [f"  {line}" for line, _ in (*diffs.scores(change), *diffs.data(change))]
     if fit := words.fit_line(change):

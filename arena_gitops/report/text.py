@@ -131,11 +131,11 @@ def _change(change: Change, widths: Widths) -> Iterator[Line]:
         Piece(f"{change.address:<{widths.address}}", "bold"),
         Piece(f"  {words.VERBS[change.action]:<{widths.verb}}", colour),
         Piece(f"  {change.message}" if change.message else ""),
-        Piece(f"  {change.range}" if change.range and not change.fields else "", "dim"),
+        Piece(f"  {change.range}" if change.range and not words.told(change) else "", "dim"),
     )
     if change.interrupts and change.action.acts and change.action is not Action.MIGRATE:
         yield (Piece(INDENT), Piece("stops the run that is running now", "red"))
-    yield from _fields(change.fields)
+    yield from _fields(words.told(change))
     for line, style in (*diffs.scores(change), *diffs.data(change), *diffs.code(change)):
         yield (Piece(INDENT), Piece(line, style))
     for note in change.notes:

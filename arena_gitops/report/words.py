@@ -75,6 +75,13 @@ def value(raw: Any) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
+def told(change: Change) -> tuple[FieldChange, ...]:
+    """Fields worth a line: not the digests of files whose contents are shown below them."""
+    hidden: tuple[str, ...] = ("files.",) if change.code else ()
+    hidden += ("digest",) if change.data else ()
+    return tuple(field for field in change.fields if not hidden or not field.path.startswith(hidden))
+
+
 def transition(field: FieldChange) -> str:
     """Old → new, or what was added or removed."""
     match field.op:
@@ -105,8 +112,8 @@ def fit_line(change: Change) -> str:
     if fit.least_gib is None or fit.most_gib is None or fit.have_gib is None:
         return f"unknown whether it fits ({fit.basis})"
     said = {"ok": "fits", "tight": "may not fit", "no_fit": "does not fit"}.get(fit.verdict, fit.verdict)
-    parts = ", ".join(f"{name} {size:g}" for name, size in fit.parts.items() if size >= 0.01)
-    return f"{said}: {fit.least_gib:g} to {fit.most_gib:g} of {fit.have_gib:g} GiB (at most {parts})"
+    parts = ", ".join(f"{name} {size:.2g}" for name, size in fit.parts.items() if size >= 0.05)
+    return f"{said}: {fit.least_gib:.3g} to {fit.most_gib:.3g} of {fit.have_gib:.3g} GiB (at most: {parts})"
 
 
 def estimate(cost: Cost) -> str:

@@ -4,16 +4,19 @@ import os
 from pathlib import Path
 
 import pytest
-from stacks import ROWS, Stack, small
+from stacks import REWARD, ROWS, Stack, small
 
 from arena_gitops.app import Consent, World, apply, plan, plan_offline
+from arena_gitops.apply.inspection import Inspection
 from arena_gitops.errors import Diagnostic, Severity, Span
 from arena_gitops.plan.scope import Scope
+from arena_gitops.plan.scores import ScoreDiff, ScorePair
 from arena_gitops.plan.upstream import WHOLE
 from arena_gitops.platforms.memory import MemoryPlatform
 from arena_gitops.platforms.scripted import RunScript
 from arena_gitops.report import markdown, text
-from arena_gitops.spec.wire import Tier
+from arena_gitops.spec.resource import Address
+from arena_gitops.spec.wire import CheckSummary, Tier
 from arena_gitops.state import Policy
 
 PLANS = Path(__file__).parent / "plans"
@@ -25,12 +28,12 @@ def world(runs=None, **kwargs):
     return World(MemoryPlatform(runs=runs, tiers=[MEDIUM], **kwargs))
 
 
-def planned(before, after, runs=None, allow=frozenset(), scope=WHOLE, **kwargs):
+def planned(before, after, runs=None, *, allow=frozenset(), scope=WHOLE, checks=None, **kwargs):
     """The plan of `after` where `before` has been applied."""
     here = world(runs, **kwargs)
     for stack in before:
         apply(here, plan(here, stack.state(), target="prod"), stack.state(), Consent.APPROVED)
-    return plan(here, after.state(), target="prod", allow=allow, scope=scope)
+    return plan(here, after.state(), target="prod", allow=allow, scope=scope, checks=checks)
 
 
 def new_data():
@@ -56,7 +59,61 @@ def nothing_left():
     )
 
 
+def commented():
+    source = "# what is it worth?\n" + REWARD.replace("return", "# the last word\n    return")
+    return small(**PAID).reward(source=source).experiment(**PAID).deployment()
+
+
+def edited_rows():
+    """A category, a key that is gone, one that changed, two that came."""
+    lines = [f"What is {n} + {n}?,#### {2 * n},{'easy' if n < 10 else 'hard'}" for n in range(20)]
+    old = "question,answer,level\n" + "\n".join(lines) + "\n"
+    lines[3] = "What is 3 + 3?,#### 7,easy"
+    fresh = [
+        "Add one million two hundred thousand to itself.,#### 2400000,hard",
+        "What is 1 + 2?,#### 3,easy",
+    ]
+    new = "question,answer,level\n" + "\n".join(lines[1:] + fresh) + "\n"
+    return tuple(small().dataset(rows=rows).experiment(**PAID).deployment() for rows in (old, new))
+
+
+def scored():
+    """Recorded by arena check --run, of the very contents that are compared."""
+    old, new = (s.resources[Address("reward", "exact")].spec["files"] for s in (small(), new_reward()))
+    pairs = (
+        ScorePair(sample="case 1: '#### 4'", expect=1.0, old=1.0, new=1.0),
+        ScorePair(sample="case 2: 'I do not know'", expect=0.0, old=0.0, new=1.0),
+        ScorePair(
+            sample="probe 1: an empty completion", old=0.0, new_error="IndexError: list index out of range"
+        ),
+    )
+    diff = ScoreDiff(address="reward/exact", old_files=old, new_files=new, pairs=pairs)
+    summary = CheckSummary(passed=3, warned=0, failed=0)
+    return Inspection(stack="team", ran=True, inputs={}, results=(), summary=summary, rewards=(diff,))
+
+
+def fitted(gpu, name="HuggingFaceTB/SmolLM2-1.7B-Instruct"):
+    """A model that everybody knows, on one GPU."""
+    here = World(MemoryPlatform(tiers=[MEDIUM.model_copy(update={"num_gpus": 1, "gpu_type": gpu})]))
+    stack = small(model={"id": name, "revision": None}, **PAID)
+    return plan(here, stack.state(), target="prod")
+
+
 SITUATIONS = {
+    "comment_in_a_reward": lambda: planned([small(**PAID)], commented()),
+    "edited_rows": lambda: planned(edited_rows()[:1], edited_rows()[1]),
+    "reward_with_scores": lambda: planned([small(**PAID)], new_reward(), checks=scored()),
+    "estimate": lambda: planned(
+        [small(**PAID)],
+        small(set={"algorithm.lr": 3e-5}, **PAID),
+        RunScript.completes(step_s=4.5),
+    ),
+    "migrate": lambda: planned(
+        [small(**{**PAID, "num_nodes": 1})], small(**PAID), RunScript.stays_running(step=320)
+    ),
+    "fits": lambda: fitted("H100"),
+    "may_not_fit": lambda: fitted("T4"),
+    "does_not_fit": lambda: fitted("T4", "Qwen/Qwen3-8B"),
     "first": lambda: planned([], small(**PAID)),
     "unchanged": lambda: planned([small(**PAID)], small(**PAID)),
     "new_version": lambda: planned([small(**PAID)], small(set={"algorithm.lr": 3e-5}, **PAID)),
