@@ -29,6 +29,13 @@ class RealServer:
         return {"ARENA_BASE_URL": self.url, "ARENA_API_KEY": self.token}
 
 
+def token_of(server: RealServer, role: str) -> str:
+    """A token of this server, made as its owner makes one."""
+    command = [sys.executable, "-m", "arena_runner.cli", "token", "create", "--role", role, "--name", role]
+    kept = {**os.environ, "ARENA_HOME": str(server.home)}
+    return subprocess.run(command, env=kept, capture_output=True, text=True, check=True).stdout.strip()
+
+
 @contextmanager
 def real_server(home: Path, **settings: object) -> Iterator[RealServer]:
     """Start one in `home`; it is gone at the end."""

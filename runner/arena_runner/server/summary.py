@@ -46,7 +46,7 @@ class Summary(Frozen):
         return min((m.step for m in self.members), default=0)
 
 
-def fold(summary: Summary, event: JobEvent) -> Summary:
+def fold(summary: Summary, event: JobEvent) -> Summary:  # noqa: PLR0911 - one answer per kind of event
     """What is known after `event`."""
     match event:
         case Started():

@@ -7,6 +7,7 @@ import socket
 import subprocess
 
 import pytest
+from real_server import token_of
 
 from arena_gitops.cli.imperative import completing
 from arena_gitops.cli.imperative.completing import names
@@ -33,6 +34,18 @@ def test_a_repository_names_the_server_but_not_the_token(alone, scripted, monkey
     scripted.will((200, b"[]", {}))
     alone("projects", "list")
     assert scripted.asked[0].headers["authorization"] == "Bearer ours"
+
+
+def test_a_viewer_sees_and_may_not_change_and_an_inference_token_may_only_infer(arena, server, monkeypatch):
+    arena("projects", "create", "seen")
+    monkeypatch.setenv("ARENA_API_KEY", token_of(server, "viewer"))
+    assert "seen" in arena("projects", "list")
+    assert "role editor" in arena.both("projects", "create", "mine", expect=6)[1]
+    assert arena.json("projects", "delete", "seen", "--yes", expect=6)["exit_code"] == 6
+
+    monkeypatch.setenv("ARENA_API_KEY", token_of(server, "inference"))
+    assert "role viewer" in arena.both("projects", "list", expect=6)[1]
+    assert "does not exist" in arena.both("agent", "generate", "none", "--prompt", "Hi", expect=1)[1]
 
 
 def test_under_ci_no_local_server_is_started_by_itself(alone, monkeypatch):
