@@ -1,0 +1,34 @@
+"""The scripts behind the figures in docs/operations.md, in small: they run, and what they check holds."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).resolve().parents[3] / "runner" / "bench"
+
+pytestmark = pytest.mark.timeout(110)
+
+
+def told(script, *args):
+    done = subprocess.run(
+        [sys.executable, BENCH / script, *args], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def test_under_load_nothing_fails_and_nothing_is_made_twice():
+    sizes = ("--resources", "40", "--rate", "40", "--seconds", "2", "--submissions", "20", "--clients", "10")
+    figures = told("load.py", *sizes)
+    assert figures["state"]["statuses"] == {"304": 80}
+    assert figures["submissions"]["statuses"] == {"200": 40}
+    assert (figures["submissions"]["runs"], figures["submissions"]["duplicates"]) == (20, 0)
+
+
+def test_after_a_bad_day_every_run_is_accounted_for():
+    day = told("soak.py", "--minutes", "0.12", "--seed", "11")
+    assert sum(day["runs"].values()) == day["done"]["submit"]
+    assert day["problems"] == []
