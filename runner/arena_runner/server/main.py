@@ -72,7 +72,11 @@ def serve(home: Home, host: str, port: int, mlflow_uri: str | None, database: st
         world.links.server = f"http://{_reachable(host)}:{bound}"
         plant = Plant(world, mlflow_uri)
         config = uvicorn.Config(
-            create_app(world), log_config=None, access_log=False, timeout_graceful_shutdown=5
+            create_app(world),
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=5,
+            timeout_keep_alive=75,
         )
         http = _Http(config, plant, lambda: life.announce(home, port=bound, token=token, version=VERSION))
         http.run(sockets=[listener])

@@ -5,12 +5,14 @@ import time
 
 import httpx
 import pytest
+from sqlalchemy import delete, text, update
 
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import Owner
 from arena_runner.server import kept
 from arena_runner.server.kept import Answer, Kept
 from arena_runner.server.services import resources, states
+from arena_runner.server.store.tables import MetaRow
 
 TEAM = Owner(stack="team")
 
@@ -112,8 +114,32 @@ def test_everything_that_is_put_or_retired_is_in_the_next_state(world, build):
 
 def test_a_failed_write_is_no_reason_to_trust_what_is_kept(world):
     before = world.store.commits
-    with pytest.raises(RuntimeError), world.store.write():
-        raise RuntimeError("boom")
+
+    def half():
+        with world.store.write() as session:
+            session.add(MetaRow(key="half", value="done"))
+            session.flush()
+            raise RuntimeError("boom")
+
+    with pytest.raises(RuntimeError):
+        half()
+    assert world.store.commits > before
+
+
+def test_a_writer_that_changes_nothing_makes_nothing_old(world):
+    before = world.store.commits
+    with world.store.write() as session:
+        session.get(MetaRow, "lineage")
+    assert world.store.commits == before
+
+
+@pytest.mark.parametrize(
+    "how", [delete(MetaRow), update(MetaRow).values(value="x"), text("delete from meta")]
+)
+def test_every_way_of_writing_is_noticed(world, how):
+    before = world.store.commits
+    with world.store.write() as session:
+        session.execute(how)
     assert world.store.commits > before
 
 

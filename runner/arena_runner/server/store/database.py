@@ -28,6 +28,7 @@ from arena_runner.server.store.tables import MetaRow
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 LINEAGE = "lineage"
+CHANGES = "arena.changes"
 
 WRITING, SERVING = 0x6172656E61, 0x6172656E62
 """Advisory locks of PostgreSQL: whoever writes, and the one server that uses the database."""
@@ -50,7 +51,7 @@ class Store:
         self._writing = self.engine.execution_options(begin="IMMEDIATE")
         self._reading = self.engine
         self.commits = 0
-        """writes that have ended; another count means that what was read may have changed"""
+        """writes that have ended and changed something; another count means that what was read may be old"""
         if self.is_postgresql:
             self._reading = self.engine.execution_options(
                 isolation_level="REPEATABLE READ", postgresql_readonly=True
@@ -140,11 +141,14 @@ class Store:
     @contextmanager
     def write(self) -> Iterator[Session]:
         """A session that commits at its end, or leaves nothing behind."""
+        changes: list[str] = []
         try:
             with Session(self._writing, expire_on_commit=False) as session, session.begin():
+                session.connection().info[CHANGES] = changes  # this writer's own: the next one brings another
                 yield session
         finally:
-            self.commits += 1  # of many threads: some may count as one, and none goes unnoticed
+            if changes:  # controllers look again and again, and mostly find nothing to do
+                self.commits += 1  # of many threads: some may count as one, and none goes unnoticed
 
     @contextmanager
     def only_server(self, wait_s: float = SERVER_WAIT_S) -> Iterator[None]:
@@ -183,7 +187,15 @@ def _engine(url: URL) -> Engine:
             connect_args={"options": f"-c lock_timeout={LOCK_WAIT_S}s"},
         )
         event.listen(engine, "begin", _begin_postgresql)
+    event.listen(engine, "after_cursor_execute", _note_change)
     return engine
+
+
+def _note_change(connection: Connection, _cursor: Any, statement: str, *_: Any) -> None:
+    """Tell the writer whose connection this is that it has changed something."""
+    changes = connection.info.get(CHANGES)
+    if changes is not None and not statement.lstrip()[:6].upper().startswith("SELECT"):
+        changes.append(statement[:20])
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
