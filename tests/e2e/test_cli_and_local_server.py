@@ -115,7 +115,7 @@ def test_applied_once_there_is_nothing_left_to_do(arena, repository, at_server, 
     code, out, _ = arena("plan", "--namespace", "once", "--detailed-exitcode")
     assert (code, "No changes" in out) == (0, True)
     assert arena("plan", "--namespace", "once", "--expect-no-changes")[0] == 0
-    journal = (repository / ".git" / "arena" / "local.ndjson").read_text().splitlines()
+    journal = (repository / ".git" / "arena" / "local@once.ndjson").read_text().splitlines()
     assert len(journal) == 4  # an intent and a result for each of the two
 
 

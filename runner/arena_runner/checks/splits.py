@@ -14,6 +14,8 @@ def check_splits(request: CheckRequest, questions: int) -> Iterator[CheckResult]
     if not questions or request.inputs.dataset is None:
         return  # whatever is wrong with the file has been said
     training, algorithm = _section(request, "training"), _section(request, "algorithm")
+    if not training:
+        return  # no manifest: nobody has said how many rows are held out
     wanted = {
         "eval_rows": _count(training, "eval_rows") * max(1, _count(training, "eval_loop")),
         "test_rows": _count(training, "test_rows"),

@@ -189,6 +189,12 @@ def pytest_generate_tests(metafunc):
     on_both(metafunc)
 
 
+@pytest.fixture(autouse=True)
+def _models_of_its_own(monkeypatch):
+    """`make test` names a folder of real models; a server of these tests has its own, in its home."""
+    monkeypatch.delenv("ARENA_MODELS_DIR", raising=False)
+
+
 @pytest.fixture
 def world(tmp_path, databases):
     """The insides of a server without its threads: a migrated database, blobs, a clock to be moved.

@@ -39,7 +39,8 @@ def token(server, role):
 
     command = [sys.executable, "-m", "arena_runner.cli", "token", "--home", server.home]
     command += ["create", "--role", role, "--name", f"{role}-ada"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1]
+    told = subprocess.run(command, env=server.environment(), capture_output=True, text=True, check=True)
+    return told.stdout.split()[-1]
 
 
 def as_(site, role):
@@ -234,8 +235,8 @@ def test_a_person_logs_in_sees_the_runs_and_chooses_the_champion(page, site):
     choose(page, site, "champion")
     page.get_by_text("@ champion").first.wait_for(timeout=30_000)
     page.screenshot(path=PICTURES / "mlflow-champion.png")
-    (entry,) = history(site, alias="champion")
-    assert (entry["new"], entry["by"], entry["outcome"]) == ("1", "editor-ada", "done")
+    chosen = [(entry["new"], entry["by"], entry["outcome"]) for entry in history(site, alias="champion")]
+    assert ("1", "editor-ada", "done") in chosen
 
 
 @pytest.mark.browser
