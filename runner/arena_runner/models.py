@@ -84,12 +84,16 @@ class BaseModel:
         return self.model.get_output_embeddings()
 
 
-def default_models_dir() -> Path:
-    """`$ARENA_MODELS_DIR`, else `models` in `$ARENA_HOME`, else `~/.local/share/arena-gitops/models`."""
-    if folder := os.environ.get("ARENA_MODELS_DIR"):
-        return Path(folder)
+def default_home() -> Path:
+    """`$ARENA_HOME`, else `~/.local/share/arena-gitops`."""
     home = os.environ.get("ARENA_HOME")
-    return (Path(home) if home else Path.home() / ".local/share/arena-gitops") / "models"
+    return Path(home) if home else Path.home() / ".local/share/arena-gitops"
+
+
+def default_models_dir() -> Path:
+    """`$ARENA_MODELS_DIR`, else `models` in the home."""
+    folder = os.environ.get("ARENA_MODELS_DIR")
+    return Path(folder) if folder else default_home() / "models"
 
 
 def load_base(

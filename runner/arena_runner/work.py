@@ -15,7 +15,7 @@ import click
 from arena_gitops.errors import UsageError
 from arena_runner import logs
 from arena_runner.leaving import Leaving
-from arena_runner.models import default_models_dir
+from arena_runner.models import default_home
 from arena_runner.pool import Shift, work_pool
 from arena_runner.server_link import RefusedError, ServerLink
 from arena_runner.worker import Post, work_one
@@ -77,7 +77,7 @@ def _token(given: str | None, file: Path | None) -> str:
 
 def _post(tier: str, given: Path | None, run_id: str | None) -> Post:
     models = os.environ.get("ARENA_MODELS_DIR")
-    workdir = (given or default_models_dir().parent / "worker").resolve()
+    workdir = (given or default_home() / "worker").resolve()
     host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname()).strip("-.") or "worker"
     worker_id = f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
     return Post(
