@@ -158,5 +158,7 @@ def test_a_version_that_returns_takes_the_run_others_have_made_since():
     platform._ledger.script = RunScript.completes()
     for stack in (small(set={"algorithm.lr": 3e-5}).experiment("again"), small().experiment("again")):
         apply(world, plan(world, stack.state(), target="local"), stack.state(), Consent.APPROVED)
-    document = platform.observe(small().owner).resources[EXPERIMENT]
-    assert (document.version, document.run.run_id) == (1, "r_0002")
+    seen = platform.observe(small().owner).resources
+    document, again = seen[EXPERIMENT], seen[Address("experiment", "again")]
+    assert (document.version, document.run.run_id) == (1, again.run.run_id)
+    assert document.run.run_id != "r_0001"
