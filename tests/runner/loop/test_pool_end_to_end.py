@@ -165,6 +165,18 @@ def site(tmp_path_factory, tiny_model_dir):
         made.close()
 
 
+@pytest.fixture
+def alone(tmp_path, tiny_model_dir):
+    """A site nobody else's workers are at."""
+    made = Site(tmp_path / "pool")
+    made.root.mkdir()
+    try:
+        made.start(tiny_model_dir)
+        yield made
+    finally:
+        made.close()
+
+
 def job_of(lab, **training):
     """A population that evolves, on the server's model."""
     training = {"max_steps": 8 * 60, "evo_steps": 3, "pop_size": 2, "hpo": True} | training
@@ -249,12 +261,13 @@ def test_mlflow_has_one_parent_run_with_every_step_once(site, killed, monkeypatc
         assert len(steps) == 60
 
 
-def test_a_worker_told_to_go_hands_its_job_back_and_the_next_one_ends_it(site, module_lab):
+def test_a_worker_told_to_go_hands_its_job_back_and_the_next_one_ends_it(alone, module_lab):
+    site = alone
     victim = site.some_worker()
     run_id = site.submit(module_lab, "told", job_of(module_lab, max_steps=8 * 80))
     until(lambda: len(site.saved(run_id)) >= 2, 60)
     site.processes[victim].send_signal(signal.SIGTERM)
-    waiting = site.wait(run_id, "queued", seconds=30)
+    waiting = site.wait(run_id, "queued", seconds=60)
     assert waiting["message"].startswith("its worker had to go; continues from iteration")
     assert site.processes[victim].wait(20) == 0
     assert not [w for w in site.http.get("/api/v1/workers").json() if w["state"] != "lost"]
@@ -262,8 +275,9 @@ def test_a_worker_told_to_go_hands_its_job_back_and_the_next_one_ends_it(site, m
     assert site.wait(run_id)["state"] == "completed"
 
 
-def test_a_run_that_has_spent_its_credits_stops_and_goes_on_when_it_is_given_more(site, module_lab):
+def test_a_run_that_has_spent_its_credits_stops_and_goes_on_when_it_is_given_more(alone, module_lab):
     """The tier costs a credit a second."""
+    site = alone
     site.some_worker()
     job = job_of(module_lab, max_steps=8 * 60)
     run_id = site.submit(module_lab, "poor", job, budget={"max_credits": 1.0})
