@@ -113,6 +113,8 @@ class VllmEngine:
         if not self._process.alive:
             self._process.restart()
         before, self._sent = self._sent, {}
+        for gone in before.values():
+            rmtree(self._folder / gone.name)
         self.sync(list(before))
 
     def close(self) -> None:

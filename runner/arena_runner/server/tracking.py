@@ -26,7 +26,7 @@ from arena_runner.server.points import WHOLE_RUN, fresh, points
 from arena_runner.server.registrations import Registrar
 from arena_runner.server.services import runs
 from arena_runner.server.services.runs import RunPair
-from arena_runner.server.store.tables import EventRow, RegistrationRow, RunStateRow, SeriesRow
+from arena_runner.server.store.tables import CheckpointRow, EventRow, RunStateRow, SeriesRow
 from arena_runner.server.summary import Summary
 from arena_runner.server.world import World
 
@@ -64,7 +64,7 @@ class Tracker(Controller):
         if not self.world.links.mlflow_ready.is_set() or now < self._not_before:
             return
         news = self._with_news()
-        if news or (now >= self._registry_due and self._has_registrations()):
+        if news or (now >= self._registry_due and self._has_exports()):
             self._write_all(news)
 
     def _write_all(self, news: list[str]) -> None:
@@ -85,9 +85,10 @@ class Tracker(Controller):
             told = str(problem).replace(ledger.uri, "MLflow")[:500]  # its address is a secret
             log.warning("MLflow did not take it; again in %g s: %s", pause, told)
 
-    def _has_registrations(self) -> bool:
+    def _has_exports(self) -> bool:
+        """Whether anything is, or should be, registered: a predecessor may have died between the two."""
         with self.world.store.read() as session:
-            return session.scalar(select(RegistrationRow.version).limit(1)) is not None
+            return session.scalar(select(CheckpointRow.id).limit(1)) is not None
 
     def _open(self) -> Ledger:
         uri = self.world.links.mlflow or ""

@@ -102,6 +102,16 @@ def test_raised_max_steps_resume_an_ended_run(world, put, pair, end):
     assert (raised.run.state, raised.run.max_steps) == (RunState.QUEUED, 32)
 
 
+def test_more_steps_take_back_a_stop_that_has_not_taken_effect(put, pair):
+    """Else the worker's end at the old limit would be taken for the end of what was asked for last."""
+    run_id = put(steps=16).run.run_id
+    pair(run_id, lambda found: setattr(found.state, "state", RunState.RUNNING))
+    pair(run_id, lambda found: runs.stop(found, "user", 0.0))
+    put(steps=32)
+    run = pair(run_id, lambda _: None).run
+    assert (run.wanted, run.stop_cause, run.max_steps) == ("run", None, 32)
+
+
 def test_lowered_max_steps_leave_a_completed_run_alone(put, pair):
     first = put(seed=1, steps=32)
     pair(first.run.run_id, complete)

@@ -129,6 +129,7 @@ def _want(session: Session, world: World, pair: RunPair, spec: ExperimentSpec) -
     alone = len(runs.users(session, run.id)) <= 1
     if more_steps or (alone and state == RunState.QUEUED):
         run.max_steps = runs.max_steps_of(spec)
+    _take_back_stop(pair, more_steps=more_steps)
     if more_time or alone:
         run.max_runtime_s = runtime
     if more_credits or alone:
@@ -146,6 +147,16 @@ def _want(session: Session, world: World, pair: RunPair, spec: ExperimentSpec) -
         runs.resume(pair, what, now)
     elif state in runs.UNFINISHED and (raised or (alone and moved)) and not budgets.exceeded(pair, now):
         runs.resume(pair, "its budget was raised" if raised else f"it moved to tier {spec.tier}", now)
+
+
+def _take_back_stop(pair: RunPair, *, more_steps: bool) -> None:
+    """Who asks for more steps wants the run, also while a stop by a person has not taken effect yet.
+
+    Else its end at the old limit would be taken for the end of what was asked for last.
+    """
+    ended = RunState(pair.state.state).ended
+    if more_steps and not ended and pair.run.stop_cause == runs.BY_A_PERSON:
+        pair.run.wanted, pair.run.stop_cause = "run", None
 
 
 def _further(pair: RunPair, spec: ExperimentSpec) -> bool:

@@ -31,6 +31,8 @@ USABLE = (RunState.QUEUED, RunState.VALIDATING, RunState.RUNNING, RunState.COMPL
 UNFINISHED = (RunState.STOPPED, RunState.FAILED)
 """Ended before the work was done: more time, or another place, lets the run go on."""
 
+BY_A_PERSON = "user"
+"""Cause of a stop that somebody asked for."""
 MOVED = "moved"
 """Cause of a stop that is none: the run goes on in another tier."""
 STOPPED_BY_US = ("replaced", "retired")
