@@ -73,6 +73,8 @@ def configure(form: Form, stream: TextIO | None = None) -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     for library in QUIET:
         logging.getLogger(library).setLevel(logging.WARNING)
+    # its warnings hold whole addresses, and that of our MLflow is a secret
+    logging.getLogger("urllib3").setLevel(logging.ERROR)
 
 
 def _mark(record: logging.LogRecord) -> bool:
