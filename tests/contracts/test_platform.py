@@ -1,62 +1,20 @@
 """What every platform keeps, said once and run against each of them (see `platforms.base`)."""
 
-import time
 from dataclasses import replace
 
 import pytest
+from puts import DATASET, DEPLOYMENT, EXPERIMENT, REWARD, body, put, put_experiment, usual, waiting
 from stacks import ROWS
 
 from arena_gitops.app import Consent, World, apply, plan
 from arena_gitops.errors import (
     BlockedError,
-    LeaseLostError,
-    LockedError,
     PlatformRejectedError,
     StaleError,
 )
 from arena_gitops.spec.digest import sha256_bytes
-from arena_gitops.spec.job import JobInputs, RunState
-from arena_gitops.spec.lease import LeaseRequest
+from arena_gitops.spec.job import RunState
 from arena_gitops.spec.resource import Address
-from arena_gitops.spec.wire import CheckRequest, PutResource
-
-EXPERIMENT = Address("experiment", "words-grpo")
-REWARD = Address("reward", "exact")
-DATASET = Address("dataset", "words")
-DEPLOYMENT = Address("deployment", "words")
-
-
-def body(stack, address):
-    resource = stack.resources[address]
-    return PutResource(
-        owner=stack.owner,
-        spec=dict(resource.spec),
-        fingerprint=resource.fingerprint,
-        provenance=resource.provenance,
-    )
-
-
-def put(platform, stack, address, etag=None, key=None):
-    key = key or sha256_bytes(f"{stack.owner} {address} {etag} {stack.resources[address]}".encode())
-    return platform.put(address, body(stack, address), etag=etag, idempotency_key=key)
-
-
-def put_experiment(platform, stack, etag=None, key=None):
-    """With its files, as apply does."""
-    for resource in stack.resources.values():
-        for blob in resource.blobs:
-            platform.upload(blob)
-    return put(platform, stack, EXPERIMENT, etag, key)
-
-
-def usual(stack, unique, **experiment):
-    experiment["set"] = {**unique, **experiment.get("set", {})}
-    return stack.dataset().reward().experiment(**experiment)
-
-
-def waiting(document):
-    """Its run, but for the sentence about what it waits for, which may be written at any time."""
-    return document.run.model_copy(update={"message": ""})
 
 
 def test_a_new_stack_owns_nothing_and_looking_changes_nothing(platform, stack):
@@ -353,75 +311,6 @@ def test_what_was_retired_returns_with_its_run_even_by_the_same_request(platform
     assert second.run.state is RunState.QUEUED
 
 
-def lease(platform, stack, holder="ann@laptop", ttl_s=60.0):
-    return platform.take_lease(LeaseRequest(owner=stack.owner, holder=holder, ttl_s=ttl_s))
-
-
-def fenced(platform, stack, fence, key=None):
-    resource = body(stack.reward(), REWARD)
-    return platform.put(REWARD, resource, etag=None, idempotency_key=key or f"k{fence}", fence=fence)
-
-
-def test_one_at_a_time_and_the_other_is_told_who_holds_it_since_when(platform, stack):
-    held = lease(platform, stack)
-    with pytest.raises(LockedError, match=r"ann@laptop holds it for apply since \d s") as refusal:
-        lease(platform, stack, "bob@desk")
-    assert refusal.value.lease["id"] == held.id
-    assert refusal.value.lease["holder"] == "ann@laptop"
-    assert platform.living_lease(stack.owner) == held
-    lease(platform, replace(stack, namespace=f"other-{stack.namespace}"), "bob@desk")
-
-
-def test_a_released_lease_is_free_and_the_next_fence_is_higher(platform, stack):
-    first = lease(platform, stack)
-    platform.release_lease(first.id)
-    platform.release_lease(first.id)
-    assert platform.living_lease(stack.owner) is None
-    assert lease(platform, stack, "bob@desk").fence > first.fence
-
-
-def test_an_expired_lease_may_be_taken_and_its_holder_learns_of_it(platform, stack):
-    first = lease(platform, stack, ttl_s=0.01)
-    time.sleep(0.02)
-    second = lease(platform, stack, "bob@desk")
-    with pytest.raises(LeaseLostError):
-        platform.renew_lease(first)
-    assert platform.living_lease(stack.owner).id == second.id
-
-
-def test_a_late_heartbeat_revives_a_lease_that_nobody_has_taken(platform, stack):
-    first = lease(platform, stack, ttl_s=0.01)
-    time.sleep(0.02)
-    renewed = platform.renew_lease(first)
-    assert (renewed.id, renewed.fence) == (first.id, first.fence)
-    assert renewed.expires > first.expires
-
-
-def test_writes_under_the_lease_arrive_and_others_do_not(platform, stack):
-    held = lease(platform, stack)
-    with pytest.raises(LockedError, match="ann@laptop"):
-        put(platform, stack.reward(), REWARD)
-    document = fenced(platform, stack, held.fence)
-    with pytest.raises(LockedError):
-        platform.retire(REWARD, stack.owner, etag=document.etag)
-    platform.retire(REWARD, stack.owner, etag=document.etag, fence=held.fence)
-    assert platform.observe(stack.owner).resources == {}
-
-
-def test_the_late_write_of_an_old_apply_is_refused(platform, stack):
-    old = lease(platform, stack)
-    platform.release_lease(old.id)
-    with pytest.raises(LeaseLostError):
-        fenced(platform, stack, old.fence)
-    new = lease(platform, stack, "bob@desk")
-    with pytest.raises(LeaseLostError):
-        fenced(platform, stack, old.fence)
-    document = fenced(platform, stack, new.fence)
-    with pytest.raises(LeaseLostError):
-        platform.retire(REWARD, stack.owner, etag=document.etag, fence=old.fence)
-    assert platform.observe(stack.owner).resources == {REWARD: document}
-
-
 def test_a_deployment_waits_for_the_run_it_follows(platform, stack, unique):
     put_experiment(platform, usual(stack, unique).deployment())
     document = put(platform, stack, DEPLOYMENT)
@@ -434,41 +323,6 @@ def test_a_retired_deployment_is_gone(platform, stack, unique):
     document = put(platform, stack, DEPLOYMENT)
     platform.retire(DEPLOYMENT, stack.owner, etag=document.etag)
     assert DEPLOYMENT not in platform.observe(stack.owner).resources
-
-
-def checked(platform, stack):
-    for resource in stack.resources.values():
-        for blob in resource.blobs:
-            platform.upload(blob)
-    spec = stack.resources[EXPERIMENT].spec
-    inputs = JobInputs.model_validate(spec["inputs"])
-    request = CheckRequest(address=str(EXPERIMENT), manifest=spec["manifest"], inputs=inputs)
-    return list(platform.check(request))
-
-
-def test_a_sound_experiment_passes_its_checks(platform, stack, unique):
-    results = checked(platform, usual(stack, unique))
-    assert results
-    assert [result for result in results if result.status == "fail"] == []
-
-
-def test_a_column_that_is_not_there_fails(platform, stack, unique):
-    stack.dataset(column_mapping={"question": "question", "answer": "solution"}).reward()
-    failed = [r for r in checked(platform, stack.experiment(set=unique)) if r.status == "fail"]
-    assert failed
-    assert failed[0].address == "dataset/words"
-    assert "solution" in failed[0].message
-
-
-def test_a_broken_reward_fails_at_its_line(platform, stack, unique):
-    stack.dataset().reward(source="def reward(question, answer, completion):\n    return )\n")
-    failed = [r for r in checked(platform, stack.experiment(set=unique)) if r.status == "fail"]
-    assert (failed[0].address, failed[0].file, failed[0].line) == ("reward/exact", "rewards/exact.py", 2)
-
-
-def test_checks_record_nothing(platform, stack, unique):
-    checked(platform, usual(stack, unique))
-    assert platform.observe(stack.owner).resources == {}
 
 
 def test_a_plan_that_was_applied_is_empty_afterwards(platform, stack, unique):

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-
 from arena_gitops.spec.algorithms.sft import SftKnobs
-from arena_runner import ops
 from arena_runner.algorithms import sft
 from arena_runner.learner import Learner
-from arena_runner.packing import Group, pack
 from arena_runner.population.member import Member
+from arena_runner.rollouts.known import next_rows, probe
 from arena_runner.rollouts.prompts import Prompt
-from arena_runner.rollouts.stream import Stream
-from arena_runner.rollouts.task import Iterated, Judged, Probe
+from arena_runner.rollouts.task import Iterated, Judged
 from arena_runner.seeds import key
 
 
@@ -31,14 +27,7 @@ class Imitated:
 
     def iterate(self, members: Sequence[Member]) -> dict[int, Iterated]:
         """Every member learns its own next `batch_size` rows, all in one launch."""
-        stream = Stream(len(self.prompts), self.seed)
-        batches = {
-            member.index: [
-                self.prompts[row]
-                for row in stream.take(member.cursor, int(member.hyperparameters["batch_size"]))
-            ]
-            for member in members
-        }
+        batches = next_rows(members, self.prompts, self.seed)
         updates = sft.update(
             self.learner,
             [example for place, batch in batches.items() for example in _examples(place, batch)],
@@ -70,16 +59,7 @@ class Imitated:
             value * len(example.target_ids) * share
             for value, example in zip(likelihood, examples, strict=True)
         ]
-        return Judged(scores=tuple(scores), probe=self._probe(place, prompts[0]))
-
-    @torch.no_grad()
-    def _probe(self, place: int, prompt: Prompt) -> Probe:
-        """The first row's target and the probability of each of its tokens."""
-        base, population = self.learner.base, self.learner.population
-        group = Group(place, prompt.ids, (prompt.target,), (0,))
-        (piece,) = pack([group], max(group.tokens, 1), base.device)
-        logprobs = ops.logprobs(base, population, piece, torch.ones(len(piece.rows), device=base.device))
-        return Probe(prompt.ids, prompt.target, tuple(logprobs.tolist()))
+        return Judged(scores=tuple(scores), probe=probe(self.learner, place, prompts[0]))
 
     def _settings(self, member: Member) -> sft.SftSettings:
         own = member.hyperparameters

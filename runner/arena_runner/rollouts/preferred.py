@@ -8,18 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import torch
-
 from arena_gitops.spec.algorithms.dpo import DpoKnobs
-from arena_runner import ops
 from arena_runner.algorithms import dpo
 from arena_runner.learner import Learner
-from arena_runner.packing import Group, pack
 from arena_runner.population.lineage import mean
 from arena_runner.population.member import Member
+from arena_runner.rollouts.known import next_rows, probe
 from arena_runner.rollouts.prompts import Prompt
-from arena_runner.rollouts.stream import Stream
-from arena_runner.rollouts.task import Iterated, Judged, Probe
+from arena_runner.rollouts.task import Iterated, Judged
 from arena_runner.seeds import key
 
 
@@ -36,13 +32,7 @@ class Preferred:
 
     def iterate(self, members: Sequence[Member]) -> dict[int, Iterated]:
         """Every member learns its own next `batch_size` pairs, all in one launch."""
-        stream = Stream(len(self.prompts), self.seed)
-        batches = {
-            m.index: [
-                self.prompts[row] for row in stream.take(m.cursor, int(m.hyperparameters["batch_size"]))
-            ]
-            for m in members
-        }
+        batches = next_rows(members, self.prompts, self.seed)
         updates = dpo.update(
             self.learner,
             [self._pair(place, prompt) for place, batch in batches.items() for prompt in batch],
@@ -68,7 +58,7 @@ class Preferred:
     def _judged(self, place: int, prompts: Sequence[Prompt]) -> Judged:
         margins = [dpo.margin(self.learner, self._pair(place, prompt)) for prompt in prompts]
         scores = tuple(1.0 if m > 0 else 0.5 if m == 0 else 0.0 for m in margins)
-        return Judged(scores, values={"margin": mean(margins)}, probe=self._probe(place, prompts[0]))
+        return Judged(scores, values={"margin": mean(margins)}, probe=probe(self.learner, place, prompts[0]))
 
     def _pair(self, place: int, prompt: Prompt) -> dpo.Pair:
         pair = dpo.Pair(place, prompt.ids, prompt.target, prompt.rejected)
@@ -76,15 +66,6 @@ class Preferred:
         if known not in self._reference:
             self._reference[known] = dpo.log_probabilities(self.learner, pair, reference=True)
         return dpo.Pair(place, *known, reference=self._reference[known])
-
-    @torch.no_grad()
-    def _probe(self, place: int, prompt: Prompt) -> Probe:
-        """The first row's chosen answer and the probability of each of its tokens."""
-        base, population = self.learner.base, self.learner.population
-        group = Group(place, prompt.ids, (prompt.target,), (0,))
-        (piece,) = pack([group], max(group.tokens, 1), base.device)
-        logprobs = ops.logprobs(base, population, piece, torch.ones(len(piece.rows), device=base.device))
-        return Probe(prompt.ids, prompt.target, tuple(logprobs.tolist()))
 
     def _settings(self, member: Member) -> dpo.DpoSettings:
         own = member.hyperparameters

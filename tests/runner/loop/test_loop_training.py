@@ -1,13 +1,12 @@
 """The whole loop with a real tiny model: it learns, evolves, evaluates, exports and ends by its rules."""
 
 import json
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 import torch
 
-from arena_runner import checkpoint, ops
+from arena_runner import ops
 from arena_runner.opening import open_parts
 from arena_runner.packing import Group, pack
 from arena_runner.peft_format import read
@@ -60,24 +59,6 @@ def test_dpo_learns_which_answer_is_preferred(lab):
         0.5,
         1.0,
     )  # the base has no preference: ties count half
-
-
-def test_pairs_of_equal_answers_are_left_out_and_said(lab):
-    rows = lab.folder / "rows.jsonl"
-    rows.write_text(rows.read_text().replace('"yes 0!"', '"no"'))
-    ended = lab.run(lab.job("DPO", training={"max_steps": 8}))
-
-    assert "14 rows left out: chosen and rejected are equal" in [e.message for e in ended.of("log")]
-
-
-def test_a_model_that_cannot_pack_says_so_and_trains(lab, tiny_model_of):
-    model = tiny_model_of("gemma2", final_logit_softcapping=None, query_pre_attn_scalar=8)
-    lab = replace(lab, model=str(model))
-    ended = lab.run(lab.job("SFT", training={"max_steps": 8}))
-    warned = next(e.message for e in ended.of("log") if e.level == "warning")
-
-    assert warned.startswith("Gemma2ForCausalLM takes the padded path")
-    assert {e.values["packed_share"] for e in ended.of("metrics") if e.member is None} == {0.0}
 
 
 def test_generations_hold_clones_and_mutations(evolved):
@@ -266,34 +247,6 @@ def test_a_population_of_one_does_not_evolve(lab):
     assert lab.run(lab.job("GRPO", **alone)).of("evolution") == []
 
 
-def test_a_reward_without_signal_ends_the_run_and_shows_completions(lab):
-    lab.reward("def reward(question, answer, completion):\n    return 0.5\n")
-    ended = lab.run(lab.job("GRPO", training={"max_steps": 1000}), fails=True)
-
-    assert (ended.finished.state, ended.finished.reason) == ("failed", "user_code")
-    assert ended.finished.message.startswith("no signal")
-    assert ended.finished.message.count("reward 0.5 for") == 3
-    assert len(ended.of("progress")) == 10
-
-
-def test_a_batch_without_signal_leaves_the_weights_alone_but_counts(lab):
-    lab.reward("def reward(question, answer, completion):\n    return 0.5\n")
-    ended = lab.run(lab.job("GRPO", training={"max_steps": 16}))
-
-    assert [e.values["groups_without_signal"] for e in ended.of("metrics") if e.member == 0] == [2.0, 2.0]
-    states = checkpoint.state_folders(lab.folder / "run" / "states")
-    assert all(not state.moments["mean"].any() for _, state in map(checkpoint.load_state, states))
-
-
-def test_a_reward_that_raises_names_its_own_line(lab):
-    lab.reward("def reward(question, answer, completion):\n    return 1 / 0\n")
-    ended = lab.run(lab.job("GRPO"), fails=True)
-
-    assert (ended.finished.state, ended.finished.reason) == ("failed", "user_code")
-    assert "reward.py:2" in ended.finished.message
-    assert "division by zero" in ended.finished.message
-
-
 def test_the_same_seed_is_the_same_run_and_another_seed_another(lab):
     job = lab.job("GRPO", **EVOLVING)
     first, again = (lab.run(job, name, stop_after=5, why=Stop.ASKED) for name in ("a", "b"))
@@ -379,39 +332,3 @@ def test_the_fitness_of_a_place_does_not_depend_on_its_neighbours(lab, algorithm
 def test_eval_loop_multiplies_the_evaluation_rows(lab):
     with open_parts(lab.job("SFT", training={"eval_loop": 3}), lab.materials(), lab.ports()) as parts:
         assert (len(parts.held.eval), len(parts.held.test)) == (12, 8)
-
-
-class Choking:
-    """Ports of a machine that runs out of something in mid-training."""
-
-    def __init__(self, error):
-        self.error = error
-
-    def emit(self, event, files=None):
-        if event.type == "progress":
-            raise self.error
-
-    def stop(self):
-        return None
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        MemoryError(),
-        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
-        RuntimeError(
-            "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"
-        ),
-    ],
-)
-def test_running_out_of_memory_ends_the_run_with_what_to_lower(lab, error):
-    finished = lab.train(lab.job("SFT"), "run", Choking(error))
-
-    assert (finished.state, finished.reason) == ("failed", "oom")
-    assert "lower max_context_length" in finished.message
-
-
-def test_a_fault_of_our_own_is_not_the_users(lab):
-    with pytest.raises(RuntimeError, match="shapes"):
-        lab.train(lab.job("SFT"), "run", Choking(RuntimeError("shapes do not fit")))

@@ -237,7 +237,7 @@ def test_a_person_logs_in_sees_the_runs_and_chooses_the_champion(page, site, bui
     page.screenshot(path=PICTURES / "mlflow-champion.png")
     # the page shows the alias before the server has answered
     told = lambda: [(e["new"], e["by"], e["outcome"]) for e in history(site, alias="champion")]  # noqa: E731
-    build.until(lambda: ("1", "editor-ada", "done") in told())
+    assert build.until(lambda: ("1", "editor-ada", "done") in told())
 
 
 @pytest.mark.browser

@@ -292,8 +292,8 @@ def test_the_commands_of_the_units_work_together(place, build):
     ]
     place.run([word.replace("-%i", "/w0") for word in command])
     admin = json.loads((place.root / "server.json").read_text())["token"]
-    build.until(lambda: _workers(place, admin) == [("gpu", "idle")], 60)
-    build.until(lambda: _ready(place), 60)
+    assert build.until(lambda: _workers(place, admin) == [("gpu", "idle")], 60)
+    assert build.until(lambda: _ready(place), 60)
 
 
 def _environment(service):
