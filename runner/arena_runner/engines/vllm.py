@@ -96,16 +96,18 @@ class VllmEngine:
                 continue
             self._sent[member] = self._send(member, digest)
             if member is not None:
-                self._prove(member)
+                self._prove(member, before)
             if before is not None:
                 self._forget(before)
 
-    def _prove(self, member: int) -> None:
-        """Take back what is not the trainer's policy, so that it is never sampled from and is sent again."""
+    def _prove(self, member: int, before: Sent | None) -> None:
+        """Take back what is not the trainer's policy: it is never sampled from, and is sent again the next time."""
         try:
             self._proof.demand(member, self._sent[member].name)
         except PolicyMismatchError:
             self._forget(self._sent.pop(member))
+            if before is not None:
+                self._sent[member] = before  # still loaded; the next sync replaces it
             raise
 
     def recover(self) -> None:

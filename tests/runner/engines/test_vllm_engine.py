@@ -67,6 +67,7 @@ def test_an_engine_that_serves_other_weights_is_found_out_before_anything_is_sam
     with pytest.raises(PolicyMismatchError, match=r"does not serve m1's weights under m1-.*nearest is m0"):
         vllm_engine.generate([Request(1, (5, 6, 7), 4, greedy=True)])
     monkeypatch.undo()
+    assert {path.name for path in vllm_engine._folder.iterdir()} == names(process) - {BASE}
     vllm_engine.generate([Request(1, (5, 6, 7), 4, greedy=True)])  # sent again, and right this time
 
 
