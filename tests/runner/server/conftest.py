@@ -66,11 +66,23 @@ class Server:
     """slots of its one tier; None: the default tiers"""
     database: str | None = None
     """address; None: its own default, or what the test says otherwise"""
+    entry: tuple = ("-m", "arena_runner.cli")
+    """what Python runs; a test may have its own that fails where it is told to"""
+    variables: dict = field(default_factory=dict)
+    """of its environment"""
     ready_after_s: float = 0.0
     process: subprocess.Popen | None = None
     http: httpx.Client | None = None
 
     def start(self):
+        self.launch()
+        began = time.monotonic()
+        self.connect()
+        self.ready_after_s = time.monotonic() - began
+        return self
+
+    def launch(self):
+        """Start the process and do not wait until it is ready."""
         self.home.mkdir(exist_ok=True)
         worker = {"command": [sys.executable, str(HERE / "scripted_worker.py")]}
         model_server = {"command": [sys.executable, str(HERE / "scripted_model_server.py")]}
@@ -79,17 +91,14 @@ class Server:
         if self.tiers is not None:
             tier = {"id": "local", "num_cpus": 2, "ram_gb": 4.0, "credits_per_node_hour": 1.0}
             (self.home / "tiers.yaml").write_text(json.dumps({"tiers": [{**tier, "slots": self.tiers}]}))
-        command = [sys.executable, "-m", "arena_runner.cli", "server", "--home", str(self.home)]
+        command = [sys.executable, *self.entry, "server", "--home", str(self.home)]
         command += ["--mlflow-uri", self.mlflow] if self.mlflow else []
         with (self.home / "server.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=self.environment())
-        began = time.monotonic()
-        self.connect()
-        self.ready_after_s = time.monotonic() - began
-        return self
 
     def environment(self):
-        return os.environ | ({"ARENA_DATABASE_URL": self.database} if self.database else {})
+        address = {"ARENA_DATABASE_URL": self.database} if self.database else {}
+        return os.environ | address | self.variables
 
     def rows(self, statement, **values):
         """What its database answers."""
@@ -116,6 +125,10 @@ class Server:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(number)
             self.process.wait(30)
+
+    def processes(self):
+        """Pids of whatever runs for this home beside the server."""
+        return list(_own_processes(self.home))
 
     def put(self, kind, name, body, *, etag=None, key=None):
         headers = {k: v for k, v in {"If-Match": etag, "Idempotency-Key": key}.items() if v}
