@@ -20,6 +20,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 COMMANDS: dict[str, tuple[str, str]] = {
     "server": ("arena_runner.server.main:command", "Run the control plane of one home."),
     "token": ("arena_runner.server.token_command:command", "Make, list and revoke tokens of a server."),
+    "backup": ("arena_runner.server.backup.make:command", "Copy everything a server knows into one file."),
+    "restore": ("arena_runner.server.backup.restore:command", "Make a server's home out of a backup."),
     "work": ("arena_runner.work:command", "Take jobs from a server and train them."),
     "train": ("arena_runner.foreground:command", "Train a manifest here, without a server."),
     "serve": ("arena_runner.serving.main:command", "Serve one base model and its adapters."),

@@ -94,7 +94,7 @@ class Store:
     def migrating(self) -> Iterator[Connection]:
         """One writer's transaction in which tables may be made anew: references are checked at its end."""
         engine = self._writing.execution_options(references="LATER")
-        with self._connected(engine) as connection:
+        with self.connected(engine) as connection:
             try:
                 with connection.begin():
                     yield connection
@@ -103,10 +103,10 @@ class Store:
                 connection.invalidate()  # its checks of references are off
 
     @contextmanager
-    def _connected(self, engine: Engine) -> Iterator[Connection]:
+    def connected(self, engine: Engine | None = None) -> Iterator[Connection]:
         """A connection; the first thing a start needs, so a failure is said with the database's own words."""
         try:
-            connection = engine.connect()
+            connection = (engine or self.engine).connect()
         except DBAPIError as problem:
             why = " ".join(str(problem.orig).split())
             raise DatabaseError(f"database {shown(self.url)} cannot be opened: {why}") from problem
@@ -156,7 +156,7 @@ class Store:
         if not self.is_postgresql:
             yield
             return
-        with self._connected(self.engine.execution_options(isolation_level="AUTOCOMMIT")) as connection:
+        with self.connected(self.engine.execution_options(isolation_level="AUTOCOMMIT")) as connection:
             deadline = time.monotonic() + wait_s
             while not connection.scalar(text("select pg_try_advisory_lock(:key)"), {"key": SERVING}):
                 if time.monotonic() > deadline:
