@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 from typing import IO, cast
 
 from arena_runner.server.artifacts import BlobStore
+from arena_runner.server.faults import fault_of
 from arena_runner.server.refusals import RefusedError
 
 UNPACKED_LIMIT = 128 * 2**20
@@ -42,6 +43,8 @@ def unpack(blobs: BlobStore, archive: IO[bytes]) -> Unpacked:
         with tarfile.open(fileobj=cast("IO[bytes]", _Bounded(plain)), mode="r|") as tar:
             return _members(blobs, tar)
     except (tarfile.TarError, EOFError, OSError, ValueError) as problem:
+        if fault_of(problem):  # of our disk, not of the archive
+            raise
         raise _unsafe(f"it is not a tar.gz archive ({problem})") from problem
 
 

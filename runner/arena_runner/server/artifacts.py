@@ -6,6 +6,7 @@ what nobody refers to any more is left for a later collection.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -59,8 +60,11 @@ class BlobStore:
         digest = "sha256:" + hashlib.sha256(data).hexdigest()
         if not self.has(digest):
             incoming = self.receive(digest)
-            incoming.write(data)
-            incoming.commit()
+            try:
+                incoming.write(data)
+                incoming.commit()
+            finally:
+                incoming.abandon()  # of no effect once committed
         return digest
 
 
@@ -98,7 +102,8 @@ class Incoming:
 
     def abandon(self) -> None:
         """Forget what has arrived."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # what a full disk did not take it does not take now either
+            self._file.close()
         self._temporary.unlink(missing_ok=True)
 
 

@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-CLOSED = (errno.EROFS, errno.EACCES, errno.EPERM)
-
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -32,6 +29,7 @@ READ_ONLY = Fault(
     "read-only",
     "the server's disk is read-only for it; nothing was stored. Make it writable and try again",
 )
+NOT_A_FOLDER = Fault(503, "not-a-folder", "there is a file where a folder should be")
 BUSY = Fault(503, "database-busy", "the database did not get to this in time; nothing was stored. Try again")
 AWAY = Fault(
     503, "database-away", "the database does not answer; nothing was stored. Try again when it is back"
@@ -43,6 +41,11 @@ NO_ROOM = Fault(
     422, "bad-request", "a value is none that the database can keep: a number too large, or a NUL"
 )
 
+SYSTEM = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), DISK_FULL),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), READ_ONLY),
+    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), NOT_A_FOLDER),
+}
 SQLITE = {
     "database or disk is full": DISK_FULL,
     "readonly database": READ_ONLY,
@@ -70,11 +73,7 @@ def fault_of(problem: BaseException) -> Fault | None:
         return BUSY
     if isinstance(problem, OverflowError) and "SQLite" in str(problem):
         return NO_ROOM
-    if isinstance(problem, OSError) and problem.errno in FULL:
-        return DISK_FULL
-    if isinstance(problem, OSError) and problem.errno in CLOSED:
-        return READ_ONLY
-    return None
+    return SYSTEM.get(problem.errno or 0) if isinstance(problem, OSError) else None
 
 
 def _of_database(problem: DBAPIError) -> Fault | None:

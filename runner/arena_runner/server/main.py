@@ -16,6 +16,7 @@ from types import FrameType
 
 import click
 import uvicorn
+from sqlalchemy.exc import SQLAlchemyError
 
 from arena_gitops.errors import ArenaError
 from arena_runner import logs
@@ -23,6 +24,7 @@ from arena_runner.server import life
 from arena_runner.server.app import create_app
 from arena_runner.server.artifacts import BlobStore
 from arena_runner.server.auth import issue_embedded
+from arena_runner.server.faults import fault_of
 from arena_runner.server.home import Home
 from arena_runner.server.plant import Plant
 from arena_runner.server.services import resources
@@ -58,6 +60,12 @@ def command(  # noqa: PLR0917 - click passes them by name
     except ArenaError as problem:
         click.echo(f"error: {problem}", err=True)
         raise SystemExit(problem.exit_code) from problem
+    except (OSError, SQLAlchemyError) as problem:
+        fault = fault_of(problem)
+        if fault is None:
+            raise
+        click.echo(f"error: {Home.find(home).root}: {fault.message}", err=True)
+        raise SystemExit(1) from problem
 
 
 def serve(home: Home, host: str, port: int, mlflow_uri: str | None, database: str | None = None) -> None:
@@ -79,8 +87,10 @@ def serve(home: Home, host: str, port: int, mlflow_uri: str | None, database: st
             timeout_keep_alive=75,
         )
         http = _Http(config, plant, lambda: life.announce(home, port=bound, token=token, version=VERSION))
-        http.run(sockets=[listener])
-        plant.close()
+        try:
+            http.run(sockets=[listener])
+        finally:
+            plant.close()
     log.info("stopped")
 
 

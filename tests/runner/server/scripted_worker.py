@@ -25,9 +25,12 @@ class Worker:
     def call(self, method, path, **kwargs):
         for _ in range(200):
             try:
-                return self.http.request(method, path, **kwargs)
+                answer = self.http.request(method, path, **kwargs)
             except httpx.TransportError:
-                time.sleep(0.1)
+                answer = None
+            if answer is not None and answer.status_code < 500:
+                return answer
+            time.sleep(0.1)
         raise SystemExit("the server is gone")
 
     def claim(self):

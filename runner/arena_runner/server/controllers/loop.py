@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
+from arena_runner.server.faults import fault_of
 from arena_runner.server.world import World
 
 log = logging.getLogger(__name__)
@@ -36,8 +37,12 @@ class Controller(threading.Thread):
         """One reconciliation; a failure is logged, and the next look starts afresh."""
         try:
             self.reconcile()
-        except Exception:
-            log.exception("%s failed; it looks again in %g s", self.name, self.interval_s)
+        except Exception as problem:
+            fault = fault_of(problem)
+            if fault is None:
+                log.exception("%s failed; it looks again in %g s", self.name, self.interval_s)
+            else:  # known, and the same at every look until somebody does something about it
+                log.warning("%s waits: %s", self.name, fault.message)
 
     @property
     def stopping(self) -> bool:
