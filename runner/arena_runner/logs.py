@@ -36,6 +36,8 @@ FIELDS = (
 QUIET = ("httpx", "httpx2", "httpcore", "alembic", "mlflow")
 """Libraries that tell every call: their warnings are enough."""
 
+_hidden: set[str] = set()
+
 _about: ContextVar[Mapping[str, Any]] = ContextVar("about", default={})  # noqa: B039 - never changed in place
 
 
@@ -65,16 +67,26 @@ def field(name: str) -> Any:
     return _about.get().get(name)
 
 
+def hide(secret: str) -> None:
+    """Never write this word, whoever says it: a library's own warning, a traceback, an exception's text."""
+    _hidden.add(secret)
+
+
+def discreet(text: str) -> str:
+    """The text without the hidden words."""
+    for secret in _hidden:
+        text = text.replace(secret, "***")
+    return text
+
+
 def configure(form: Form, stream: TextIO | None = None) -> None:
     """Send every line of this process to one stream (default: standard error) in one form."""
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(_formatter(form))
+    handler.setFormatter(_Discreet(_formatter(form)))
     handler.addFilter(_mark)
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     for library in QUIET:
         logging.getLogger(library).setLevel(logging.WARNING)
-    # its warnings hold whole addresses, and that of our MLflow is a secret
-    logging.getLogger("urllib3").setLevel(logging.ERROR)
 
 
 def _mark(record: logging.LogRecord) -> bool:
@@ -93,6 +105,17 @@ def _formatter(form: Form) -> logging.Formatter:
 
     names = {"levelname": "level", "name": "logger", "exc_info": "traceback"}
     return JsonFormatter("%(levelname)s %(name)s %(message)s", rename_fields=names, timestamp="time")
+
+
+class _Discreet(logging.Formatter):
+    """Another form without the hidden words."""
+
+    def __init__(self, form: logging.Formatter) -> None:
+        super().__init__()
+        self._form = form
+
+    def format(self, record: logging.LogRecord) -> str:
+        return discreet(self._form.format(record))
 
 
 class _ForPeople(logging.Formatter):

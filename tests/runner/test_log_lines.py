@@ -50,6 +50,18 @@ def test_a_line_for_machines_is_one_json_object_also_with_a_traceback(written):
     assert line["time"]
 
 
+@pytest.mark.parametrize("form", ["text", "json", "plain"])
+def test_a_hidden_word_is_in_no_line_whoever_says_it(written, form):
+    logs.hide("c0ffee")
+    read = written(form)
+    try:
+        raise ConnectionError("Max retries exceeded with url: /c0ffee/api")
+    except ConnectionError as problem:
+        log.exception("MLflow: %s", problem)
+    assert "/***/api" in read()
+    assert "c0ffee" not in read()
+
+
 def test_a_plain_line_is_its_words(written):
     read = written("plain")
     with logs.about(run_id="r_1"):

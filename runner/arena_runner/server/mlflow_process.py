@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from arena_gitops.errors import UsageError
+from arena_runner import logs
 from arena_runner.server.controllers.loop import Controller
 from arena_runner.server.home import Home
 from arena_runner.server.keys import Keys
@@ -63,6 +64,7 @@ class MlflowController(Controller):
             raise UsageError(f"--mlflow-uri {uri}: expected the http(s) address of an MLflow tracking server")
         self._uri = uri.rstrip("/") if uri else None
         self._secret = secret_path(world.keys)
+        logs.hide(self._secret.lstrip("/"))  # clients' exceptions hold the address they called
         self._own = None if uri else Supervised(world.home, program(world.home, self._secret))
 
     def reconcile(self) -> None:

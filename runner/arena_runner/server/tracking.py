@@ -82,8 +82,7 @@ class Tracker(Controller):
             pause = PAUSES_S[min(self._failures, len(PAUSES_S) - 1)]
             self._failures += 1
             self._not_before = self.world.clock() + pause
-            told = str(problem).replace(ledger.uri, "MLflow")[:500]  # its address is a secret
-            log.warning("MLflow did not take it; again in %g s: %s", pause, told)
+            log.warning("MLflow did not take it; again in %g s: %s", pause, logs.discreet(str(problem))[:500])
 
     def _has_exports(self) -> bool:
         """Whether anything is, or should be, registered: a predecessor may have died between the two."""
