@@ -54,10 +54,7 @@ def test_a_line_for_machines_is_one_json_object_also_with_a_traceback(written):
 def test_a_hidden_word_is_in_no_line_whoever_says_it(written, form):
     logs.hide("c0ffee")
     read = written(form)
-    try:
-        raise ConnectionError("Max retries exceeded with url: /c0ffee/api")
-    except ConnectionError as problem:
-        log.exception("MLflow: %s", problem)
+    log.warning("MLflow: %s", ConnectionError("Max retries exceeded with url: /c0ffee/api"))
     assert "/***/api" in read()
     assert "c0ffee" not in read()
 

@@ -80,6 +80,33 @@ def test_a_backup_made_at_work_is_the_same_platform_elsewhere_and_its_run_goes_o
         new.stop()
 
 
+@pytest.mark.one_database
+@pytest.mark.timeout(200)
+def test_what_mlflow_knows_comes_back_with_its_aliases_and_its_files(
+    tracking_server, make_server, build, tmp_path
+):
+    search, alias = "model-versions/search", "registered-models/alias"
+    ask = lambda server, path, **query: server.http.get(f"/mlflow/api/2.0/mlflow/{path}", params=query)  # noqa: E731
+    versions = lambda server: ask(server, search, filter="name='kept'").json().get("model_versions", [])  # noqa: E731
+    run = tracking_server.apply("kept", build.experiment("kept", seed="kept"))["run"]["run_id"]
+    tracking_server.wait_run(run)
+    build.until(lambda: len(versions(tracking_server)) == 3, 60)
+    chosen = {"name": "kept", "alias": "champion", "version": "2"}
+    assert tracking_server.http.post(f"/mlflow/api/2.0/mlflow/{alias}", json=chosen).status_code == 200
+    variables = address(tracking_server)
+    made = runner("backup", "--home", tracking_server.home, "--to", tmp_path / "b.tar", **variables)
+    assert made.returncode == 0, made.stderr
+    new = make_server("mlflow-elsewhere", mlflow=None)
+    shutil.rmtree(new.home, ignore_errors=True)
+    assert runner("restore", tmp_path / "b.tar", "--home", new.home).returncode == 0
+    new.start()
+    build.until(lambda: ask(new, alias, name="kept", alias="champion").status_code == 200, 90)
+    assert ask(new, alias, name="kept", alias="champion").json()["model_version"]["version"] == "2"
+    assert {v["version"]: v["run_id"] for v in versions(new)} == {
+        v["version"]: v["run_id"] for v in versions(tracking_server)
+    }
+
+
 def test_a_backup_holds_neither_key_nor_password_unless_asked(world, tmp_path):
     world.home.settings.write_text(
         "database: postgresql://arena:hush@db/arena  # ours\nlimits: {max_steps: 9}\n"
