@@ -31,6 +31,7 @@ from arena_gitops.plan import offline
 from arena_gitops.plan.build import build
 from arena_gitops.plan.compare import differences
 from arena_gitops.plan.model import Action, CheckStatus, Plan
+from arena_gitops.plan.policy import REMOVALS
 from arena_gitops.plan.safety import ALLOW_INTERRUPT
 from arena_gitops.plan.scope import Scope
 from arena_gitops.plan.upstream import WHOLE
@@ -85,6 +86,8 @@ class World:
     """as whom an apply takes the lease of its stack, and how long it waits for it"""
     parallel: int = PARALLEL
     """calls that an apply makes at a time"""
+    strict: bool = False
+    """`--strict-serial`: nothing of the stack may have been written since the plan was made"""
 
 
 def plan(
@@ -149,13 +152,22 @@ def apply(
     require_applyable(planned)
     _require_committed(planned, desired, allow)
     _require_interrupts_allowed(planned, consent, allow)
+    _require_removals_allowed(planned, consent)
     note = world.journal.with_suffix(".lease") if world.journal else None
     grip = Grip(world.platform, desired.owner, world.claim, world.listener, note)
 
     def work() -> Applied:
         with grip.held(world.clock, world.stopping):
             journal = Journal(world.journal, world.clock.now)
-            engine = Engine(world.platform, journal, world.listener, world.stopping, world.parallel, grip)
+            engine = Engine(
+                world.platform,
+                journal,
+                world.listener,
+                world.stopping,
+                world.parallel,
+                grip,
+                strict=world.strict,
+            )
             return engine.apply(planned, desired)
 
     try:
@@ -198,6 +210,15 @@ def require_same(planned: Plan, expected_id: str, approved: Plan | None = None) 
     raise StaleError(message + "".join(told))
 
 
+def require_same_serial(planned: Plan, approved: Plan) -> None:
+    """Raise StaleError when anything of the stack was written since the plan file was made (`--strict-serial`)."""
+    if planned.serial != approved.serial:
+        raise StaleError(
+            "something of this stack was written since the plan file was made, though nothing that the plan touches; "
+            "plan again, or leave out --strict-serial"
+        )
+
+
 def require_no_changes(planned: Plan) -> None:
     """Raise UnexpectedChangesError when there is anything to do (`--expect-no-changes`)."""
     if planned.has_changes:
@@ -217,7 +238,7 @@ def exit_code(planned: Plan, *, detailed: bool) -> int:
 def _require_committed(planned: Plan, desired: DesiredState, allow: frozenset[str]) -> None:
     target = desired.targets.get(planned.target)
     local = planned.target == "local" if target is None else target.platform == "local"
-    if local or ALLOW_DIRTY in allow:
+    if local or ALLOW_DIRTY in allow or planned.scope.destroy:  # nothing of the repository is written
         return
     base = desired.provenance
     if base.dirty or base.commit is None:
@@ -231,3 +252,10 @@ def _require_interrupts_allowed(planned: Plan, consent: Consent, allow: frozense
         raise BlockedError(
             f"this stops running runs: {', '.join(stopped)}; approve this plan, or add --allow interrupt"
         )
+
+
+def _require_removals_allowed(planned: Plan, consent: Consent) -> None:
+    """Where nobody looks at the plan, many removals need a word of their own."""
+    found = next((c for c in planned.checks if c.name == REMOVALS and c.status is CheckStatus.WARN), None)
+    if found is not None and consent is not Consent.APPROVED:
+        raise BlockedError(found.message)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from arena_gitops.errors import Diagnostic, Span
-from arena_gitops.spec.digest import Fingerprint
+from arena_gitops.spec.digest import Fingerprint, sha256_json
 from arena_gitops.spec.memory import ModelFacts
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import KnownRun, Owner, Provenance, ResourceDocument, Tier
@@ -111,3 +111,10 @@ class ObservedState:
     """credits; None where the platform does not say"""
     models: Mapping[str, ModelFacts] = field(default_factory=lambda: MappingProxyType({}))
     """name of a base model → its shape"""
+
+    @property
+    def serial(self) -> str:
+        """Moves with every write to anything of the stack, never with the progress of a run."""
+        return sha256_json(
+            sorted([str(address), document.etag] for address, document in self.resources.items())
+        )

@@ -20,10 +20,12 @@ CHECKED = frozenset({Action.CREATE, Action.NEW_VERSION})
 """Actions that start training something nobody has trained: its inputs are checked first."""
 
 
-def require_fresh(plan: Plan, observed: ObservedState) -> None:
-    """Raise StaleError unless every resource that will be touched is as the plan found it."""
+def require_fresh(plan: Plan, observed: ObservedState, *, strict: bool = False) -> None:
+    """Raise StaleError unless every resource that will be touched is as the plan found it; `strict`: every one."""
     if plan.lineage != observed.lineage:
         raise StaleError("the plan was made for another platform database; plan again")
+    if strict and plan.serial != observed.serial:
+        raise StaleError("something of this stack was written since the plan was made; plan again")
     moved = [
         problem for change in plan.changes if change.action.acts if (problem := _moved(change, observed))
     ]

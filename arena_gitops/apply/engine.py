@@ -50,6 +50,8 @@ class Engine:
     parallel: int = PARALLEL
     grip: Grip | None = None
     """the lease under which it works"""
+    strict: bool = False
+    """whether nothing of the whole stack may have been written since the plan was made"""
 
     def apply(self, plan: Plan, desired: DesiredState) -> Applied:
         """Apply a plan that was made of this desired state.
@@ -66,12 +68,12 @@ class Engine:
             raise BlockedError("the plan is blocked; nothing was changed")
         observed = self.platform.observe(desired.owner)
         self._look_back(observed)
-        barrier.require_fresh(plan, observed)
+        barrier.require_fresh(plan, observed, strict=self.strict)
         settled = settle(desired, observed, plan.scope, plan.equivalent).desired
         todo = [change for change in plan.changes if change.action.acts]
         barrier.upload(self.platform, settled, todo, self.listener, self._stop_if_asked)
         barrier.check(self.platform, settled, todo, self.listener, self._stop_if_asked)
-        return _Work(self, settled).done(todo)
+        return _Work(self, settled, purge=plan.scope.purge).done(todo)
 
     def _look_back(self, observed: ObservedState) -> None:
         """An earlier apply was killed in the middle of these calls: the platform knows which of them arrived."""
@@ -95,6 +97,8 @@ class _Work:
 
     engine: Engine
     desired: DesiredState
+    purge: bool = False
+    """whether what is removed takes its data with it"""
     steps: list[StepResult] = field(default_factory=list)
     gone: PlatformUnreachableError | None = None
     stopped: bool = False
@@ -167,7 +171,8 @@ class _Work:
         platform, etag = self.engine.platform, change.preconditions.etag
         fence = self.engine.grip.fence if self.engine.grip else None
         if change.action.removes:
-            platform.retire(change.at, self.desired.owner, etag=etag or "", fence=fence)
+            owner, purge = self.desired.owner, self.purge
+            platform.retire(change.at, owner, etag=etag or "", fence=fence, purge=purge)
             return None
         resource = self.desired.resources[change.at]
         body = PutResource(
@@ -198,18 +203,25 @@ def levels(changes: list[Change]) -> Iterator[list[Change]]:
 
     Kinds keep their waves: a project is there before a dataset, and goes after it.
     """
-    kept = {change.at: change for change in changes if not change.action.removes}
+    for ready in _in_turn([change for change in changes if not change.action.removes]):
+        yield from _waves(ready)
+    removed = [change for change in changes if change.action.removes]
+    for wave in _waves(sorted(removed, key=lambda change: order(change.at), reverse=True)):
+        yield from (level[::-1] for level in _in_turn(wave))
+
+
+def _in_turn(changes: list[Change]) -> Iterator[list[Change]]:
+    """What waits for nothing of these, then what waited for it, and so on."""
+    here = {change.at: change for change in changes}
     sorter: TopologicalSorter[Address] = TopologicalSorter()
-    for address in sorted(kept, key=order):
-        parents = [Address.parse(parent) for parent in kept[address].depends_on]
-        sorter.add(address, *(parent for parent in parents if parent in kept))
+    for address in sorted(here, key=order):
+        before = [Address.parse(other) for other in here[address].depends_on]
+        sorter.add(address, *(other for other in before if other in here))
     sorter.prepare()
     while sorter.is_active():
         ready = sorted(sorter.get_ready(), key=order)
-        yield from _waves([kept[address] for address in ready])
+        yield [here[address] for address in ready]
         sorter.done(*ready)
-    removed = [change for change in changes if change.action.removes]
-    yield from _waves(sorted(removed, key=lambda change: order(change.at), reverse=True))
 
 
 def _waves(changes: list[Change]) -> Iterator[list[Change]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Protocol, assert_never
 
 from arena_gitops.errors import FailedStep
 from arena_gitops.plan.model import Action
@@ -82,6 +82,40 @@ class Progressed:
 
 
 ApplyEvent = Uploaded | CheckStarted | Checked | StepStarted | StepResult | Recovered | Told | Progressed
+
+
+def line(event: ApplyEvent) -> dict[str, Any]:
+    """An event as one object of `--events ndjson`: its `type`, and what it says."""
+    told: dict[str, Any]
+    match event:
+        case Uploaded():
+            told = {"type": "uploaded", "file": event.blob.path.name, "digest": event.blob.digest}
+            told |= {"done": event.done, "total": event.total}
+        case CheckStarted():
+            told = {"type": "check_started", "address": event.address}
+        case Checked():
+            told = {"type": "check", "for": event.address, "result": event.result.model_dump(mode="json")}
+        case StepStarted():
+            told = {"type": "step_started", "address": event.address, "action": event.action.value}
+        case StepResult():
+            told = {"type": "step", **asdict(event)}
+        case Recovered():
+            told = {"type": "recovered", **asdict(event)}
+        case Told():
+            told = {"type": "told", "message": event.message}
+        case Progressed():
+            runs = [run.model_dump(mode="json", include=PROGRESS) for run in event.runs]
+            served = [
+                {"name": name, **s.model_dump(mode="json", include=SERVED)} for name, s in event.deployments
+            ]
+            told = {"type": "progress", "runs": runs, "deployments": served}
+        case _:
+            assert_never(event)
+    return told
+
+
+PROGRESS = {"run_id", "experiment", "state", "reason", "message", "step", "max_steps", "generation"}
+SERVED = {"state", "message", "revision", "checkpoint", "run_id", "url"}
 
 
 class Listener(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import assert_never
+from typing import Any, assert_never
 
 import click
 
@@ -17,6 +17,7 @@ from arena_gitops.apply.events import (
     StepStarted,
     Told,
     Uploaded,
+    line,
 )
 from arena_gitops.cli.progress import View, view_for
 from arena_gitops.cli.session import Session
@@ -40,11 +41,13 @@ class Follower:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._view: View | None = None
+        self._last_line: dict[str, Any] | None = None
         self.steps: list[StepResult] = []
         self.last: Progressed | None = None
 
     def __call__(self, event: ApplyEvent) -> None:
         """Take note of an event."""
+        self._pass_on(event)
         match event:
             case Uploaded():
                 self._session.say(f"uploaded {event.blob.path.name} ({event.done}/{event.total})")
@@ -72,6 +75,15 @@ class Follower:
             case _:
                 assert_never(event)
 
+    def _pass_on(self, event: ApplyEvent) -> None:
+        """As a line of `--events`, unless it says what the last one said."""
+        if not self._session.events:
+            return
+        told = line(event)
+        if told != self._last_line:
+            self._session.event(told)
+        self._last_line = told
+
     def close(self) -> None:
         """Give the terminal back."""
         if self._view is not None:
@@ -84,13 +96,19 @@ class Follower:
         self._view.update(event.runs, event.deployments)
 
     def _tell(self, line: str) -> None:
-        click.echo(line, err=self._session.json)
+        click.echo(line, err=self._session.quiet)
 
 
 def step_line(step: StepResult) -> str:
     """`experiment/gsm8k-grpo  created  v1, run r_8f2`."""
-    done = PAST.get(step.action.value, step.action.value) if step.outcome == "applied" else step.outcome
+    done = _past(step) if step.outcome == "applied" else step.outcome
     version = f"v{step.version}" if step.version and step.action.value != "retire" else ""
     run = f"run {step.run_id}" if step.run_id else ""
     facts = ", ".join(fact for fact in (version, run, step.url or "", step.message) if fact)
     return f"{step.address}  {done}" + (f"  {facts}" if facts else "")
+
+
+def _past(step: StepResult) -> str:
+    if step.action.value == "destroy" and step.address.startswith("deployment/"):
+        return "undeployed"
+    return PAST.get(step.action.value, step.action.value)

@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("arena_gitops.cli.init:init", "Write a working infra repository."),
     "plan": ("arena_gitops.cli.plan:plan", "Show what an apply would change, cost and start."),
     "apply": ("arena_gitops.cli.apply:apply", "Make the platform what the repository says."),
+    "destroy": ("arena_gitops.cli.destroy:destroy", "Take what this stack has off the platform."),
     "validate": ("arena_gitops.cli.validate:validate", "Check the repository's files; reach no platform."),
     "explain": ("arena_gitops.cli.explain:explain", "Show why a resource is, or is not, trained anew."),
     "drift": ("arena_gitops.cli.drift:drift", "Show where the platform is not as the repository says."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
@@ -60,7 +61,36 @@ def json(command: Command) -> Command:
 
 def _remember_json(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if value:
-        ctx.ensure_object(Session).json = True
+        _one_form(ctx).json = True
+
+
+def apply_output(command: Command) -> Command:
+    """`--json`, `--json-into` and `--events`, of whatever applies a plan."""
+    command = click.option(
+        "--events",
+        type=click.Choice(["ndjson"]),
+        expose_value=False,
+        callback=_remember_events,
+        help="Print one JSON object a line on stdout as things happen: the plan, steps, progress, the end.",
+    )(command)
+    command = click.option(
+        "--json-into",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Write the JSON document of --json to this file too.",
+    )(command)
+    return json(command)
+
+
+def _remember_events(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        _one_form(ctx).events = True
+
+
+def _one_form(ctx: click.Context) -> Session:
+    session = ctx.ensure_object(Session)
+    if session.json or session.events:
+        raise click.UsageError("--json is one document, --events ndjson is one a line: choose one of them")
+    return session
 
 
 def scope(command: Command) -> Command:
@@ -88,15 +118,20 @@ def scope(command: Command) -> Command:
     )(with_scope)
     for name, metavar, text in reversed(_SCOPE):
         found = click.option(name, metavar=metavar, multiple=True, help=text)(found)
-    return cast("Command", found)
+    return cast("Command", select(found))
+
+
+def select(command: Command) -> Command:
+    """`--select`."""
+    return click.option(
+        "--select",
+        metavar="EXPR",
+        multiple=True,
+        help="Only KIND/NAME, tag:LABEL[=VALUE], or what changed since git:REF; +EXPR adds parents, EXPR+ children.",
+    )(command)
 
 
 _SCOPE = (
-    (
-        "--select",
-        "EXPR",
-        "Only KIND/NAME, tag:LABEL[=VALUE], or what changed since git:REF; +EXPR adds parents, EXPR+ children.",
-    ),
     ("--rerun", "ADDR", "Train this experiment once more, although nothing changed."),
     ("--rerun-stale", "ADDR", "Train the experiments again that are stale because of this dataset."),
 )

@@ -29,6 +29,8 @@ def report(error: BaseException, session: Session) -> int:
     code = exit_code(error, session)
     message = message_of(error)
     click.echo(message, err=True)
+    if session.events and not session.printed:
+        session.event({"type": "error", **document_of(error, code, message)})
     if session.json and not session.printed:
         session.emit(json.dumps(document_of(error, code, message), ensure_ascii=False))
     return code

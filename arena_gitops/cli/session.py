@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -36,6 +36,8 @@ class Session:
     def __init__(self) -> None:
         self.json = False
         """stdout carries exactly one JSON document; everything for people goes to stderr"""
+        self.events = False
+        """stdout carries one JSON object a line, as things happen"""
         self.signal: int = signal.SIGINT
         """the signal behind a KeyboardInterrupt"""
         self.printed = False
@@ -65,6 +67,18 @@ class Session:
         """Print the one JSON document."""
         click.echo(document)
         self.printed = True
+
+    def event(self, document: Mapping[str, Any]) -> None:
+        """Print one line of the stream of events."""
+        import json
+
+        click.echo(json.dumps(document, ensure_ascii=False, separators=(",", ":")))
+        sys.stdout.flush()
+
+    @property
+    def quiet(self) -> bool:
+        """Whether stdout belongs to a machine: what is for people goes to stderr."""
+        return self.json or self.events
 
     @contextmanager
     def finishing(self) -> Iterator[Callable[[], bool]]:

@@ -7,10 +7,12 @@ words. It is pure: the same two states give the same bytes.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from arena_gitops.errors import Diagnostic
 from arena_gitops.plan import cost, policy, promotion
 from arena_gitops.plan.classify import range_of
+from arena_gitops.plan.destruction import Destruction
 from arena_gitops.plan.drift import out_of_band
 from arena_gitops.plan.estimate import History
 from arena_gitops.plan.evidence import NO_EVIDENCE, Evidence
@@ -18,6 +20,7 @@ from arena_gitops.plan.model import (
     Action,
     Base,
     Change,
+    CheckOutcome,
     CheckStatus,
     Plan,
     PlanDiagnostic,
@@ -66,6 +69,8 @@ def build(
         scope: A part of the stack, and work to be done again.
         evidence: What was found by reading the files of both sides.
     """
+    if scope.destroy:
+        return _destruction(desired, observed, target, allow, scope)
     settled = settle(desired, observed, scope, evidence.equivalent)
     moved = moves(settled.desired, observed) if scope.whole else {}
     history = History.of(observed.resources.values())
@@ -76,25 +81,11 @@ def build(
     changes = tuple(change for change in everything if change.action is not Action.NOOP or change.message)
     costs = cost.total(changes)
     checks = tuple(policy.checks(settled.desired, observed, changes, costs, allow=allow, scope=scope))
-    failed = any(check.status is CheckStatus.FAIL for check in checks)
-    owner = desired.owner
-    return Plan(
-        plan_id=plan_id(
-            platform=observed.platform,
-            stack=owner.stack,
-            namespace=owner.namespace,
-            changes=changes,
-            checks=checks,
-        ),
+    return _plan(
+        desired,
+        observed,
         target=target,
-        platform=observed.platform,
-        lineage=observed.lineage,
-        stack=owner.stack,
-        namespace=owner.namespace,
-        base=Base(commit=desired.provenance.commit, dirty=desired.provenance.dirty),
         scope=scope,
-        complete=scope.whole,
-        applyable=not failed and not any(change.action is Action.BLOCKED for change in changes),
         summary=_summary(everything),
         cost=costs,
         changes=changes,
@@ -102,6 +93,60 @@ def build(
         equivalent=tuple(sorted(evidence.equivalent)),
         checks=checks,
         diagnostics=(*(_diagnostic(note) for note in desired.notes), *evidence.remarks),
+    )
+
+
+def _destruction(
+    desired: DesiredState, observed: ObservedState, target: str, allow: frozenset[str], scope: Scope
+) -> Plan:
+    work = Destruction(desired, observed, scope)
+    changes = work.changes()
+    return _plan(
+        desired,
+        observed,
+        target=target,
+        scope=scope,
+        mode="destroy",
+        summary=_summary(changes),
+        changes=tuple(changes),
+        checks=tuple(work.checks(changes, allow)),
+        diagnostics=tuple(_diagnostic(remark) for remark in work.remarks(changes)),
+    )
+
+
+def _plan(
+    desired: DesiredState,
+    observed: ObservedState,
+    *,
+    scope: Scope,
+    changes: tuple[Change, ...],
+    checks: tuple[CheckOutcome, ...],
+    **fields: Any,
+) -> Plan:
+    """Everything that follows from the two states and what was found."""
+    owner = desired.owner
+    blocked = any(change.action is Action.BLOCKED for change in changes)
+    return Plan(
+        plan_id=plan_id(
+            platform=observed.platform,
+            stack=owner.stack,
+            namespace=owner.namespace,
+            changes=changes,
+            checks=checks,
+            purge=scope.purge,
+        ),
+        platform=observed.platform,
+        lineage=observed.lineage,
+        serial=observed.serial,
+        stack=owner.stack,
+        namespace=owner.namespace,
+        base=Base(commit=desired.provenance.commit, dirty=desired.provenance.dirty),
+        scope=scope,
+        complete=scope.whole,
+        applyable=not blocked and not any(check.status is CheckStatus.FAIL for check in checks),
+        changes=changes,
+        checks=checks,
+        **fields,
     )
 
 

@@ -272,13 +272,16 @@ class Plan(Frozen):
     format_version: Literal["1.0"] = FORMAT_VERSION
     kind: Literal["arena.plan"] = "arena.plan"
     plan_id: str
-    mode: Literal["online", "offline"] = "online"
-    """offline: compared with another commit, no platform was asked; such a plan cannot be applied"""
+    mode: Literal["online", "offline", "destroy"] = "online"
+    """offline: compared with another commit, no platform was asked; such a plan cannot be applied.
+    destroy: what is selected goes off the platform, whatever the repository says"""
     against: str | None = None
     """what an offline plan is compared with: `git:REF`"""
     target: str
     platform: str
     lineage: str = ""
+    serial: str = ""
+    """of everything the stack had when the plan was made; `apply --strict-serial` wants it unmoved"""
     stack: str
     namespace: str
     base: Base = Base()
@@ -329,6 +332,7 @@ def plan_id(
     namespace: str,
     changes: tuple[Change, ...],
     checks: tuple[CheckOutcome, ...],
+    purge: bool = False,
 ) -> str:
     """Digest of the logical plan: what will be done to what, under which preconditions, and what forbids it.
 
@@ -336,16 +340,15 @@ def plan_id(
     makes progress must not make every review void.
     """
     logical = [change for change in changes if change.action.acts or change.action is Action.BLOCKED]
-    return sha256_json(
-        [
-            FORMAT_VERSION.partition(".")[0],
-            platform,
-            stack,
-            namespace,
-            [_logical(change) for change in sorted(logical, key=lambda c: order(c.at))],
-            sorted(check.name for check in checks if check.status is CheckStatus.FAIL),
-        ]
-    )
+    parts = [
+        FORMAT_VERSION.partition(".")[0],
+        platform,
+        stack,
+        namespace,
+        [_logical(change) for change in sorted(logical, key=lambda c: order(c.at))],
+        sorted(check.name for check in checks if check.status is CheckStatus.FAIL),
+    ]
+    return sha256_json([*parts, "purge"] if purge else parts)
 
 
 def _logical(change: Change) -> list[Any]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from arena_gitops.plan import cost, safety, units, wording
 from arena_gitops.plan.classify import TRAINED, VERSIONED, Finding, classify, range_of, spec_at
+from arena_gitops.plan.dependants import going_first, users
 from arena_gitops.plan.estimate import History
 from arena_gitops.plan.fit import fit_of
 from arena_gitops.plan.matrix import Cause, outcome, same_outcome
@@ -86,7 +87,21 @@ class Planner:
         """One change per address, in the order of a plan; a part of a stack is never pruned."""
         kept = addresses if self.scope.whole else addresses & self.desired.resources.keys()
         found = [self.change(address) for address in sorted(kept, key=order)]
-        return found if self.scope.whole else [self._with_parents(change, kept) for change in found]
+        if self.scope.whole:
+            return self._in_turn(found)
+        return [self._with_parents(change, kept) for change in found]
+
+    def _in_turn(self, found: list[Change]) -> list[Change]:
+        """The same, where what is removed waits for what builds on it."""
+        gone = frozenset(change.at for change in found if change.action.removes)
+        if not gone:
+            return found
+        known = users(self.observed.resources)
+        first = {at: going_first(at, gone, known) for at in gone}
+        return [
+            c.model_copy(update={"depends_on": (*c.depends_on, *first[c.at])}) if first.get(c.at) else c
+            for c in found
+        ]
 
     def _with_parents(self, change: Change, addresses: frozenset[Address]) -> Change:
         """The change, unless it needs something that is not selected and not there."""
@@ -159,7 +174,7 @@ class Planner:
             reason=block.reason if block else Cause.REMOVED.value,
             message=block.message if block else wording.removed(address, document),
             severity=0 if block else action.severity,
-            preconditions=_preconditions(Cause.REMOVED, document),
+            preconditions=preconditions(Cause.REMOVED, document),
             fingerprint=FingerprintChange(old=document.fingerprint.run),
             interrupts=cell.interrupts,
             idempotency_key=idempotency_key(self.desired.owner, address, None, document.etag),
@@ -180,7 +195,7 @@ class Planner:
             reason=block.reason if block else MOVED,
             message=block.message if block else f"is {to} now; data is kept",
             severity=action.severity,
-            preconditions=_preconditions(Cause.REMOVED, document),
+            preconditions=preconditions(Cause.REMOVED, document),
             depends_on=(str(to),),
             fingerprint=FingerprintChange(old=document.fingerprint.run),
             interrupts=interrupts,
@@ -201,7 +216,7 @@ class Planner:
             message=verdict.message,
             severity=action.severity,
             range=_place(resource, finding),
-            preconditions=_preconditions(finding.cause, document),
+            preconditions=preconditions(finding.cause, document),
             depends_on=tuple(str(address) for address in sorted(resource.depends_on, key=order)),
             fields=finding.fields,
             fingerprint=_fingerprint(resource, document),
@@ -270,7 +285,8 @@ def _moved(verdict: _Verdict, resource: DesiredResource, document: ResourceDocum
     return replace(verdict, reason=MOVED, message=f"{was}, {differs}")
 
 
-def _preconditions(cause: Cause, document: ResourceDocument | None) -> Preconditions:
+def preconditions(cause: Cause, document: ResourceDocument | None) -> Preconditions:
+    """What must still hold: the etag, and a state of the run in which the same would be done."""
     if document is None:
         return Preconditions()
     phase = phase_of(document)

@@ -16,6 +16,8 @@ from arena_gitops.plan.scope import Scope
 from arena_gitops.state import DesiredResource, DesiredState, ObservedState, Policy
 
 REMOVED = "removed_from_repo"
+REMOVALS = "removals"
+"""Name of the check that many removals at once do not pass."""
 REMOVED_AT_MOST = 0.3
 """Part of what a stack owns that one plan may remove without being asked for it."""
 GUARDED_FROM = 10
@@ -57,19 +59,23 @@ def checks(
 def _removals(
     observed: ObservedState, changes: Sequence[Change], allow: frozenset[str]
 ) -> Iterable[CheckOutcome]:
-    """Many removals at once are more often an accident than a wish."""
-    owned = len(observed.resources)
+    """Files that are gone: an accident is not asked for."""
     removed = sum(change.action.removes and change.reason == REMOVED for change in changes)
-    if (
-        owned >= GUARDED_FROM
-        and removed > owned * REMOVED_AT_MOST
-        and not allow & {ALLOW_REMOVALS, ALLOW_EMPTY}
-    ):
-        message = (
-            f"{removed} of {owned} resources would be removed, more than {REMOVED_AT_MOST:.0%}; "
-            "if that is meant, add --allow removals"
-        )
-        yield CheckOutcome(name="removals", status=CheckStatus.FAIL, message=message)
+    yield from many_removals(len(observed.resources), removed, allow, seen=False)
+
+
+def many_removals(owned: int, removed: int, allow: frozenset[str], *, seen: bool) -> Iterable[CheckOutcome]:
+    """Many removals at once are more often an accident than a wish.
+
+    Where they were asked for (`seen`), only whoever does not look at the plan has to say so again.
+    """
+    few = owned < GUARDED_FROM or removed <= owned * REMOVED_AT_MOST
+    if few or allow & {ALLOW_REMOVALS, ALLOW_EMPTY}:
+        return
+    asked = "with --yes this needs" if seen else "if that is meant, add"
+    share = f"{removed} of {owned} resources would be removed, more than {REMOVED_AT_MOST:.0%}"
+    status = CheckStatus.WARN if seen else CheckStatus.FAIL
+    yield CheckOutcome(name=REMOVALS, status=status, message=f"{share}; {asked} --allow removals")
 
 
 def _within(name: str, limit: float | None, cost: PlanCost, spent: float = 0.0) -> Iterable[CheckOutcome]:

@@ -17,6 +17,7 @@ from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import ResourceDocument
 from arena_gitops.state import DesiredResource, ObservedState
 
+PROTECTED = "protected"
 ALLOW_INTERRUPT = "interrupt"
 """`--allow interrupt`: a running run may be stopped."""
 ALLOW_EMPTY = "empty"
@@ -51,9 +52,9 @@ def removal(
     document: ResourceDocument, allow: frozenset[str], *, interrupts: bool, empty: bool
 ) -> Block | None:
     """Protection, the empty-repository guard, and running runs stand between a removed file and a retire."""
-    if spec_at(document.spec, "lifecycle.protect") is True:
+    if is_protected(document):
         return Block(
-            "protected",
+            PROTECTED,
             "lifecycle.protect is set: restore the file, apply with protect: false, then remove it",
         )
     if empty and ALLOW_EMPTY not in allow:
@@ -65,6 +66,25 @@ def removal(
             "interrupt_not_allowed", f"its run {_run(document)} is running; to stop it add --allow interrupt"
         )
     return None
+
+
+def destruction(document: ResourceDocument, left: Sequence[Address]) -> Block | None:
+    """Protection, and whatever would stay without what it builds on, stand in the way of `arena destroy`."""
+    if is_protected(document):
+        return Block(PROTECTED, "lifecycle.protect is set: apply with protect: false first")
+    if not left:
+        return None
+    names = ", ".join(map(str, left))
+    return Block(
+        "user_not_selected",
+        f"{names} {'uses' if len(left) == 1 else 'use'} it and would stay; "
+        f"--select {document.kind}/{document.name}+ takes along whatever builds on it",
+    )
+
+
+def is_protected(document: ResourceDocument) -> bool:
+    """Whether somebody has said that it must stay; the platform remembers that when the file is gone."""
+    return spec_at(document.spec, "lifecycle.protect") is True
 
 
 def trainable(resource: DesiredResource, observed: ObservedState) -> Block | None:

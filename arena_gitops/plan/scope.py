@@ -1,4 +1,4 @@
-"""What a plan was asked to be about, beside the repository: a part of the stack, and work to be done again.
+"""What a plan was asked to be about, beside the repository: a part of the stack, work to be done again, an end.
 
 It is written into the plan, so that applying a plan file means the same thing as planning did.
 """
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from arena_gitops.errors import UsageError
+from arena_gitops.plan.dependants import used_by
 from arena_gitops.spec.problems import suggestion
 from arena_gitops.spec.resource import Address, Frozen
 from arena_gitops.state import DesiredResource, DesiredState, ObservedState
@@ -22,7 +23,7 @@ NONE = "none"
 
 
 class Scope(Frozen):
-    """`--select`, `--rerun`, `--rerun-stale`, `--budget`; empty: the whole stack, as the repository says."""
+    """`--select`, `--rerun`, `--rerun-stale`, `--budget`, `destroy`; empty: the stack, as the repository says."""
 
     select: tuple[str, ...] = ()
     """`experiment/foo`, `tag:KEY[=VALUE]` or `none`; `+…` with what it builds on, `…+` with what builds on it.
@@ -34,6 +35,10 @@ class Scope(Frozen):
     """datasets, environments and rewards whose stale experiments are trained again"""
     budget: float | None = None
     """credits that the plan may cost at most"""
+    destroy: bool = False
+    """what is selected is taken off the platform, whatever the repository says"""
+    purge: bool = False
+    """with `destroy`: what was uploaded and trained goes with it"""
 
     @property
     def whole(self) -> bool:
@@ -50,7 +55,9 @@ def selected(scope: Scope, desired: DesiredState, observed: ObservedState) -> fr
     everything = frozenset({*desired.resources, *observed.resources})
     if scope.whole:
         return everything
-    parents = {address: frozenset(found.depends_on) for address, found in desired.resources.items()}
+    there = {address: used_by(document) for address, document in observed.resources.items()}
+    here = {address: frozenset(found.depends_on) for address, found in desired.resources.items()}
+    parents = here | there if scope.destroy else there | here
     children: dict[Address, set[Address]] = {}
     for address, above in parents.items():
         for parent in above:
@@ -63,7 +70,7 @@ def selected(scope: Scope, desired: DesiredState, observed: ObservedState) -> fr
             chosen |= _reached(start, parents)
         if expression.endswith("+"):
             chosen |= _reached(start, children)
-    return frozenset(chosen)
+    return frozenset(chosen) & everything
 
 
 def _meant(text: str, desired: DesiredState, everything: frozenset[Address]) -> set[Address]:

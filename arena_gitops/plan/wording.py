@@ -104,6 +104,15 @@ def removed(address: Address, document: ResourceDocument) -> str:
     return "removed from the repository: forgotten, data is kept"
 
 
+def destroyed(document: ResourceDocument, *, purge: bool) -> str:
+    """What `arena destroy` means for one resource."""
+    if document.kind == "deployment":
+        return "undeployed, its revisions are deleted" if purge else "undeployed, revisions are kept"
+    run = document.run
+    now = f"its run is {progress(run)}; " if run is not None and not run.state.ended else ""
+    return now + ("deleted for good, with its data" if purge else "forgotten, data is kept")
+
+
 def _budget(cause: Cause, deciding: list[FieldChange], run: RunStatus) -> str:
     if cause is Cause.BUDGET_RAISED:
         return f"the run goes on from step {run.step:,}"

@@ -80,7 +80,9 @@ class AbsentPlatform:
         """Refuse."""
         _refuse()
 
-    def retire(self, address: Address, owner: Owner, *, etag: str, fence: int | None = None) -> None:
+    def retire(
+        self, address: Address, owner: Owner, *, etag: str, fence: int | None = None, purge: bool = False
+    ) -> None:
         """Refuse."""
         _refuse()
 

@@ -92,9 +92,13 @@ class Platform(Protocol):
         """
         ...
 
-    def retire(self, address: Address, owner: Owner, *, etag: str, fence: int | None = None) -> None:
+    def retire(
+        self, address: Address, owner: Owner, *, etag: str, fence: int | None = None, purge: bool = False
+    ) -> None:
         """Forget the resource, keep its data. A queued or running run is stopped; a deployment undeployed.
 
+        `purge`: delete its data too, for good: its versions, runs that no other experiment shares, files that nothing
+        else uses. A platform that cannot do that raises BlockedError and changes nothing.
         Raises StaleError when the etag has moved; retiring what is gone already is no error.
         """
         ...

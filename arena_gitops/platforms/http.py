@@ -197,12 +197,15 @@ class HttpPlatform:
         )
         return _parse(ResourceDocument, self._door.call(request).text, request)
 
-    def retire(self, address: Address, owner: Owner, *, etag: str, fence: int | None = None) -> None:
+    def retire(
+        self, address: Address, owner: Owner, *, etag: str, fence: int | None = None, purge: bool = False
+    ) -> None:
         """Forget the resource; 404 means that somebody did so already."""
+        mode = "purge" if purge else "retire"
         request = Request(
             "DELETE",
             _resource_path(address),
-            params={"stack": owner.stack, "namespace": owner.namespace, "mode": "retire"},
+            params={"stack": owner.stack, "namespace": owner.namespace, "mode": mode},
             headers={"If-Match": f'"{etag}"', **_fenced(fence)},
             repeatable=True,
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from arena_gitops.platforms.scripted import RunScript, history
+from arena_gitops.spec.digest import digests_in
 from arena_gitops.spec.job import Checkpoint, RunState, RunStatus
 from arena_gitops.spec.resource import MAIN, Address
 from arena_gitops.spec.wire import (
@@ -33,6 +34,8 @@ class Version:
     identity: str
     rerun: int
     run_id: str | None = None
+    files: frozenset[str] = frozenset()
+    """digests that its spec names"""
 
 
 @dataclass(slots=True)
@@ -62,6 +65,8 @@ class Run:
     rerun: int
     script: RunScript
     events: list[StoredEvent] = field(default_factory=list)
+    purged: bool = False
+    """its result is deleted; what it did stays in the books"""
 
 
 @dataclass(slots=True)
@@ -99,7 +104,11 @@ class Ledger:
         for run in self.runs.values():
             status = run.status
             key = status.fingerprint, run.rerun
-            if status.state in USABLE and (status.state is RunState.COMPLETED or key not in found):
+            if (
+                not run.purged
+                and status.state in USABLE
+                and (status.state is RunState.COMPLETED or key not in found)
+            ):
                 found[key] = _known(run)
         return found
 
@@ -129,6 +138,18 @@ class Ledger:
         del self._records[record.owner.namespace, record.address]
         self._release(record, cause="retired")
         self._promote(record.owner.namespace)
+
+    def purge(self, namespace: str, address: Address) -> frozenset[str]:
+        """Delete the versions of an address that is retired; gives the files that nothing names any more."""
+        gone = self._versions.pop((namespace, address), [])
+        left = [version for versions in self._versions.values() for version in versions]
+        for run_id in {version.run_id for version in gone} - {None, *(version.run_id for version in left)}:
+            self._purge_run(self.runs[str(run_id)])
+        return frozenset().union(*(v.files for v in gone)) - frozenset().union(*(v.files for v in left))
+
+    def _purge_run(self, run: Run) -> None:
+        result = {"checkpoints": (), "best": None, "message": "purged"}
+        run.status, run.events, run.purged = run.status.model_copy(update=result), [], True
 
     def stop(self, run_id: str, *, cause: str) -> RunStatus:
         """Stop a run that has not ended."""
@@ -176,7 +197,7 @@ class Ledger:
                 return self._revived(versions, index) if trained and version != current else version
         number = len(versions) + 1
         run_id = self._run_for(address, body, number) if trained else None
-        versions.append(Version(number, identity, body.rerun, run_id))
+        versions.append(Version(number, identity, body.rerun, run_id, digests_in(body.spec)))
         return versions[-1]
 
     def _revived(self, versions: list[Version], index: int) -> Version:

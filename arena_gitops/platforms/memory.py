@@ -149,8 +149,10 @@ class MemoryPlatform:
             self._answers[body.owner.namespace, address, idempotency_key] = content, document
             return document
 
-    def retire(self, address: Address, owner: Owner, *, etag: str, fence: int | None = None) -> None:
-        """Forget the resource, keep its history; its run is stopped, a deployment undeployed."""
+    def retire(
+        self, address: Address, owner: Owner, *, etag: str, fence: int | None = None, purge: bool = False
+    ) -> None:
+        """Forget the resource, keep its history unless it is purged; its run is stopped, a deployment undeployed."""
         with self._lock:
             self._leases.guard(owner, fence)
             record = self._ledger.find(owner.namespace, address)
@@ -159,6 +161,9 @@ class MemoryPlatform:
             _require_owner(address, record, owner)
             _require_etag(address, record, etag)
             self._ledger.retire(record)
+            if purge:
+                for digest in self._ledger.purge(owner.namespace, address):
+                    self._blobs.pop(digest, None)
             for key in [k for k in self._answers if k[:2] == (owner.namespace, address)]:
                 del self._answers[key]  # an old answer must not hide that the resource is gone
 

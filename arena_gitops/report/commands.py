@@ -92,15 +92,13 @@ def resume(token: str) -> str:
 
 
 def _of_change(change: Change) -> Annotation | None:
-    message = f"{change.address}: {words.VERBS[change.action]}" + (
-        f", {change.message}" if change.message else ""
-    )
+    message = f"{change.address}: {words.verb(change)}" + (f", {change.message}" if change.message else "")
     if change.action is Action.BLOCKED:
         return _at("error", "blocked", message, change.range)
     if change.interrupts and change.action.acts:
         return _at("warning", "stops a running run", message, change.range)
     if change.action is Action.DESTROY:
-        return _at("warning", "undeploys", message, change.range)
+        return _at("warning", f"{words.verb(change)}s", message, change.range)
     if change.action.spends and change.cost is not None:
         cost = words.cost_line(change)
         return _at("notice", "trains", f"{message}; cost {cost}" if cost else message, change.range)

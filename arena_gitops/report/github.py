@@ -168,7 +168,7 @@ def _alarms(plan: Plan) -> Iterator[str]:
             lines.append(f"**blocked** {escaped(change.address)}: {_message(change.message)}")
         elif change.action.removes:
             stops = ", and its running run is stopped" if change.interrupts else ""
-            lines.append(f"**{words.VERBS[change.action]}s** {escaped(change.address)}{stops}")
+            lines.append(f"**{words.verb(change)}s** {escaped(change.address)}{stops}")
         elif change.interrupts and change.action.acts:
             lines.append(f"**stops a running run** of {escaped(change.address)}")
     if not lines:
@@ -225,7 +225,7 @@ def _row(change: Change) -> str:
         why = f"**stops a running run**; {why}"
     cost = _message(words.cost_line(change))
     mark = words.MARKS[change.action]
-    return f"| `{mark}` | {escaped(change.address)} | {words.VERBS[change.action]} | {why} | {cost} |"
+    return f"| `{mark}` | {escaped(change.address)} | {words.verb(change)} | {why} | {cost} |"
 
 
 def _remarks(plan: Plan) -> Iterator[str]:
@@ -278,7 +278,7 @@ def differences(approved: Marker, plan: Plan) -> Iterable[str]:
     before = approved.changes
     if before is None:
         return ["the approved plan was too large to be compared resource by resource"]
-    actions = {change.address: words.VERBS[change.action] for change in plan.changes}
+    actions = {change.address: words.verb(change) for change in plan.changes}
     lines = [f"+ {address}: {actions[address]} was not approved" for address in now if address not in before]
     lines += [f"- {address}: approved, and no longer planned" for address in before if address not in now]
     lines += [

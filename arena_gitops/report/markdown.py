@@ -19,7 +19,8 @@ def render(plan: Plan) -> str:
 
 def _parts(plan: Plan) -> Iterator[str]:
     against = f", offline against {escaped(plan.against)}" if plan.against else ""
-    yield f"### Plan for {escaped(plan.target)}{against}"
+    what = "Plan to destroy on" if plan.mode == "destroy" else "Plan for"
+    yield f"### {what} {escaped(plan.target)}{against}"
     yield ""
     yield f"**{words.summary_line(plan)}**"
     yield ""
@@ -40,7 +41,9 @@ def _row(change: Change) -> str:
     if change.interrupts and change.action.acts:
         why = f"**stops a running run**; {why}"
     mark = f"`{words.MARKS[change.action]}`"
-    return f"| {mark} | {change.address} | {words.VERBS[change.action]} | {why} | {escaped(words.cost_line(change))} |"
+    return (
+        f"| {mark} | {change.address} | {words.verb(change)} | {why} | {escaped(words.cost_line(change))} |"
+    )
 
 
 def _warnings(plan: Plan) -> Iterator[str]:

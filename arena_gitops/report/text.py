@@ -75,7 +75,9 @@ def plan_lines(plan: Plan) -> Iterator[Line]:
     yield from _changes([change for change in plan.changes if change.action is not Action.NOOP])
     yield from _unchanged(change for change in plan.changes if change.action is Action.NOOP)
     yield from _remarks(plan)
-    if not plan.has_changes:
+    if not plan.has_changes and plan.mode == "destroy":
+        yield (Piece("Nothing to destroy: the platform has none of it.", "green"),)
+    elif not plan.has_changes:
         told = any(change.action is not Action.NOOP or change.fields for change in plan.changes)
         same = (
             f"{plan.against} declares the same" if plan.against else "the platform is as the repository says"
@@ -86,7 +88,8 @@ def plan_lines(plan: Plan) -> Iterator[Line]:
         yield (Piece("This plan is blocked: nothing of it will be applied.", "red"),)
     yield (Piece(words.summary_line(plan), "bold"),)
     if not plan.complete:
-        yield (Piece("A part of the stack: the rest was not looked at, and nothing is removed.", "dim"),)
+        rest = "stays as it is" if plan.mode == "destroy" else "was not looked at, and nothing is removed"
+        yield (Piece(f"A part of the stack: the rest {rest}.", "dim"),)
     if plan.mode == "offline":
         yield (Piece(OFFLINE, "dim"),)
     elif plan.has_changes:
@@ -99,14 +102,15 @@ def _heading(plan: Plan) -> Line:
     commit = f" at {plan.base.commit[:12]}" if plan.base.commit else ""
     dirty = " with uncommitted changes" if plan.base.dirty else ""
     offline = f", offline against {plan.against}" if plan.against else ""
-    return Piece(f"Plan for {plan.target}{offline}", "bold"), Piece(f" ({place}{commit}{dirty}{part})", "dim")
+    what = "Plan to destroy on" if plan.mode == "destroy" else "Plan for"
+    return Piece(f"{what} {plan.target}{offline}", "bold"), Piece(f" ({place}{commit}{dirty}{part})", "dim")
 
 
 def _changes(changes: list[Change]) -> Iterator[Line]:
     """One paragraph per change; those of a single line stand together."""
     widths = Widths(
         max((len(change.address) for change in changes), default=0),
-        max((len(words.VERBS[change.action]) for change in changes), default=0),
+        max((len(words.verb(change)) for change in changes), default=0),
     )
     separated = True
     for change in changes:
@@ -129,7 +133,7 @@ def _change(change: Change, widths: Widths) -> Iterator[Line]:
         Piece(words.MARKS[change.action], colour),
         Piece(" "),
         Piece(f"{change.address:<{widths.address}}", "bold"),
-        Piece(f"  {words.VERBS[change.action]:<{widths.verb}}", colour),
+        Piece(f"  {words.verb(change):<{widths.verb}}", colour),
         Piece(f"  {change.message}" if change.message else ""),
         Piece(f"  {change.range}" if change.range and not words.told(change) else "", "dim"),
     )

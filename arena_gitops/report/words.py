@@ -45,6 +45,16 @@ VERBS: dict[Action, str] = {
     Action.NOOP: "unchanged",
 }
 
+
+def verb(change: Change) -> str:
+    """What happens, in one or two words; only a deployment is undeployed."""
+    return (
+        "destroy"
+        if change.action is Action.DESTROY and change.at.kind != "deployment"
+        else VERBS[change.action]
+    )
+
+
 UNKNOWN = {
     "version": "version number",
     "run_id": "run",

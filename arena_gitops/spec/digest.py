@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
@@ -29,6 +30,14 @@ def canonical_json(value: Any) -> bytes:
 def sha256_bytes(data: bytes) -> str:
     """`sha256:` and 64 hex digits."""
     return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+_DIGEST = re.compile(rb"sha256:[0-9a-f]{64}(?![0-9a-f])")
+
+
+def digests_in(value: Any) -> frozenset[str]:
+    """Every digest that a JSON value names, wherever it stands."""
+    return frozenset(found.decode() for found in _DIGEST.findall(canonical_json(value)))
 
 
 def sha256_json(value: Any) -> str:

@@ -128,6 +128,20 @@ SITUATIONS = {
     "retire": lambda: planned(
         [small(**PAID)], small().without("deployment/words").without("experiment/words-grpo")
     ),
+    "destroy": lambda: planned(
+        [small(**PAID)], small(**PAID), RunScript.stays_running(step=320), scope=Scope(destroy=True)
+    ),
+    "destroy_purge": lambda: planned(
+        [small(**PAID)],
+        small(**PAID).without("deployment/words"),
+        scope=Scope(destroy=True, purge=True, select=("experiment/words-grpo+",)),
+    ),
+    "destroy_in_the_way": lambda: planned(
+        [small(lifecycle={"protect": True}, **PAID)],
+        small(lifecycle={"protect": True}, **PAID),
+        scope=Scope(destroy=True, select=("dataset/words", "experiment/words-grpo")),
+    ),
+    "destroy_nothing": lambda: planned([], small(**PAID), scope=Scope(destroy=True)),
     "empty_repository": lambda: planned([small()], nothing_left()),
     "running": lambda: planned([small(**PAID)], small(**PAID), RunScript.stays_running(step=320)),
     "interrupt": lambda: planned(

@@ -11,10 +11,9 @@ from stacks import small
 from arena_gitops.app import World
 from arena_gitops.apply.events import Checked, CheckStarted, StepResult, StepStarted, Uploaded
 from arena_gitops.apply.wait import Patience, Until
-from arena_gitops.cli.apply import Approval, _Job, _report
+from arena_gitops.cli.applying import Approval, Job, carry_out
 from arena_gitops.cli.follow import Follower, step_line
 from arena_gitops.cli.session import Session
-from arena_gitops.cli.stack import Repository
 from arena_gitops.errors import BlockedError, CheckFailedError, StaleError
 from arena_gitops.plan.model import Action
 from arena_gitops.platforms.memory import MemoryPlatform
@@ -24,7 +23,7 @@ from arena_gitops.state import Blob, Policy
 
 
 @pytest.fixture
-def do(tmp_path):
+def do():
     """Apply a stack with `--yes --wait complete` and give back the session."""
 
     def call(stack, *, runs=None, json_=False, approval=Approval(yes=True, plan_id=None)):  # noqa: B008 - frozen
@@ -32,10 +31,8 @@ def do(tmp_path):
         session.json = json_
         follower = Follower(session)
         world = World(MemoryPlatform(runs=runs or RunScript.completes()), listener=follower)
-        job = _Job(
-            Repository(tmp_path, stack.state()), "local", approval, frozenset(), Patience(Until.COMPLETE)
-        )
-        _report(session, follower, job, world)
+        job = Job(stack.state(), "local", approval, frozenset(), Patience(Until.COMPLETE))
+        carry_out(session, follower, job, world)
 
     return call
 
