@@ -5,7 +5,7 @@
 | `GET  /api/v1/state?stack=&namespace=` | | `StateDocument` (ETag; 304) |
 | `HEAD/PUT/GET /api/v1/blobs/{sha256}` | raw bytes | 200/201/404; 422 when the bytes do not hash to the name |
 | `PUT  /api/v1/resources/{kind}/{name}` | `PutResource`; `If-Match`, `Idempotency-Key`, `Arena-Fence` | `ResourceDocument` |
-| `DELETE /api/v1/resources/{kind}/{name}?stack=&namespace=&mode=retire` | `If-Match`, `Arena-Fence` | 204 |
+| `DELETE /api/v1/resources/{kind}/{name}?stack=&namespace=&mode=` | `mode`: retire, purge; `If-Match`, `Arena-Fence` | 204 |
 | `POST /api/v1/leases` | `LeaseRequest` (`spec.lease`) | `Lease`; 423 with who holds it |
 | `GET  /api/v1/leases?stack=&namespace=` | | list of `Lease`: the one that lives, or none |
 | `POST /api/v1/leases/{id}/heartbeat`, `DELETE` | `Heartbeat` | `Lease`; 204 |

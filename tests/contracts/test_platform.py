@@ -311,6 +311,31 @@ def test_what_was_retired_returns_with_its_run_even_by_the_same_request(platform
     assert second.run.state is RunState.QUEUED
 
 
+def test_what_is_purged_is_gone_for_good(platform, stack, unique):
+    """Its files too, unless something else uses them; made anew it is trained anew."""
+    usual(stack, unique).dataset(rows=f"{ROWS}{unique},#### 1\n").experiment(set=unique)
+    rows = stack.resources[DATASET].spec["digest"]
+    first = put_experiment(platform, stack)
+    data = put(platform, stack, DATASET)
+    platform.retire(EXPERIMENT, stack.owner, etag=first.etag, purge=True)
+    platform.retire(EXPERIMENT, stack.owner, etag=first.etag, purge=True)
+    assert platform.missing_blobs([rows]) == frozenset()
+    platform.retire(DATASET, stack.owner, etag=data.etag, purge=True)
+    assert platform.missing_blobs([rows]) == {rows}
+    assert platform.observe(stack.owner).resources == {}
+    second = put_experiment(platform, stack)
+    assert second.run.run_id != first.run.run_id
+    assert second.run.state is RunState.QUEUED
+
+
+def test_a_run_that_another_experiment_shares_outlives_a_purge(platform, stack, unique):
+    first = put_experiment(platform, usual(stack, unique).experiment("twin", set=unique))
+    twin = put(platform, stack, Address("experiment", "twin"))
+    assert twin.run.run_id == first.run.run_id
+    platform.retire(EXPERIMENT, stack.owner, etag=first.etag, purge=True)
+    assert platform.run_status(twin.run.run_id).state is RunState.QUEUED
+
+
 def test_a_deployment_waits_for_the_run_it_follows(platform, stack, unique):
     put_experiment(platform, usual(stack, unique).deployment())
     document = put(platform, stack, DEPLOYMENT)

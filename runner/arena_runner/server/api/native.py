@@ -48,11 +48,11 @@ Named = Annotated[str, Path(json_schema_extra={"pattern": NAME_PATTERN})]
 
 
 class RetireQuery(Frozen):
-    """Whose resource is retired, and how; `retire`, which keeps its data, is the only way there is."""
+    """Whose resource is retired, and how: `retire` keeps its data, `purge` deletes what nothing else uses."""
 
     stack: str
     namespace: str = "main"
-    mode: Literal["retire"] = "retire"
+    mode: Literal["retire", "purge"] = "retire"
 
 
 IF_MATCH = header("If-Match", "etag of the resource as the caller knows it; absent: it must not exist")
@@ -112,11 +112,12 @@ def put_resource(
 def delete_resource(
     request: Request, world: TheWorld, kind: Kind, name: Named, query: Annotated[RetireQuery, Query()]
 ) -> Response:
-    """Retire a resource; its data stays."""
+    """Retire a resource; its data stays, unless `mode=purge` deletes it for good."""
     owner = Owner(stack=query.stack, namespace=query.namespace)
     imperative.check_stack(owner)
     etag = etag_header(request, "if-match")
-    resources.retire(world, _address(kind, name), owner, etag, fence=_fence(request))
+    purge = query.mode == "purge"
+    resources.retire(world, _address(kind, name), owner, etag, fence=_fence(request), purge=purge)
     return Response(status_code=204)
 
 

@@ -20,7 +20,7 @@ from arena_runner.server.choice import NoCheckpointError, choose
 from arena_runner.server.controllers.loop import Controller
 from arena_runner.server.executors.local import LocalExecutor
 from arena_runner.server.processes import Identity
-from arena_runner.server.services import budgets, claims, hub_rows, notes, queue, runs, workers
+from arena_runner.server.services import budgets, claims, hub_rows, notes, purging, queue, runs, workers
 from arena_runner.server.services.experiments import current_version
 from arena_runner.server.services.runs import RunPair
 from arena_runner.server.store.tables import ResourceRow, RunStateRow
@@ -54,6 +54,7 @@ class RunsController(Controller):
                 self._watch(run_id)
         if not self.world.draining.is_set():
             self._start_missing()
+        purging.collect(self.world)
         self._tidy()
 
     def drain(self) -> None:

@@ -17,7 +17,7 @@ from arena_gitops.spec.digest import Fingerprint, sha256_json
 from arena_gitops.spec.resource import NAMES, Address, is_name
 from arena_gitops.spec.wire import DeploymentSpec, ExperimentSpec, Owner, PutResource, ResourceDocument
 from arena_runner.server.refusals import RefusedError, stale
-from arena_runner.server.services import deployments, experiments, leases
+from arena_runner.server.services import deployments, experiments, leases, purging
 from arena_runner.server.services.documents import document
 from arena_runner.server.store.tables import IdempotencyRow, ResourceRow, VersionRow
 from arena_runner.server.world import World
@@ -66,9 +66,16 @@ def put(world: World, request: Put) -> ResourceDocument:
 
 
 def retire(
-    world: World, address: Address, owner: Owner, etag: str | None, *, fence: int | None = None
+    world: World,
+    address: Address,
+    owner: Owner,
+    etag: str | None,
+    *,
+    fence: int | None = None,
+    purge: bool = False,
 ) -> None:
-    """Forget the resource, keep its data. What is gone already stays gone, without error."""
+    """Forget the resource, keep its data unless it is purged. What is gone already stays gone, without error."""
+    named: frozenset[str] = frozenset()
     with world.store.write() as session:
         leases.guard(session, world, owner, fence)
         row = find(session, address, owner.namespace)
@@ -84,6 +91,11 @@ def retire(
             experiments.leave(session, world, row, "retired")
         if address.kind == "deployment":
             deployments.retire(session, world, row)
+        if purge:
+            named = purging.purge(session, world, row)
+    if purge:
+        purging.sweep(world, named)
+        purging.collect(world)
     world.bell.ring()
 
 
