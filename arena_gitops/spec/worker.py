@@ -8,6 +8,8 @@
 | `POST /api/v1/workers/jobs/{run_id}/{segment}/hand-back` | `HandBack` | 204; 409 when the job is another's |
 | `GET  /api/v1/models/{id}@{revision}/` | | `ModelListing`; 404 where the server has no such folder |
 | `GET  /api/v1/models/{id}@{revision}/{path}` | `Range` | the file |
+| `GET  /api/v1/wheels/` | `WheelTarget` as query | `WheelListing`; 503 while it is being resolved, 422 when it cannot be, 424 when the index does not answer |
+| `GET  /api/v1/wheels/{path}` | the same query, `Range` | the file |
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from pydantic import Field
 from arena_gitops.spec.job import Digest
 from arena_gitops.spec.resource import Frozen, Name
 
+PlatformTag = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,64}$")]
 WorkerId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
 
 
@@ -88,3 +91,28 @@ class ModelListing(Frozen):
     digest: Digest
     """over names and digests of the files: what a worker's cache calls it"""
     files: tuple[ModelFile, ...]
+
+
+class WheelTarget(Frozen):
+    """The interpreter that packages are for, as installers name it."""
+
+    python: Annotated[str, Field(pattern=r"^3\.[0-9]{1,2}$")]
+    implementation: Annotated[str, Field(pattern=r"^[a-z]{2}$")] = "cp"
+    platform: Annotated[tuple[PlatformTag, ...], Field(min_length=1, max_length=128)]
+    """the best first"""
+
+
+class WheelFile(Frozen):
+    """One package, built."""
+
+    path: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+!-]*\.whl$")]
+    size: int
+    digest: Digest
+
+
+class WheelListing(Frozen):
+    """The packages that the reward of the caller's job requires, and what they require in turn."""
+
+    digest: Digest
+    """over names and digests of the files: what a worker's cache calls them"""
+    files: tuple[WheelFile, ...]

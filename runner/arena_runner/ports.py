@@ -13,6 +13,7 @@ from typing import Protocol
 
 from arena_gitops.errors import ArenaError
 from arena_gitops.spec.job import JobEvent
+from arena_runner.sandbox.packages import Wheels
 
 Files = Mapping[str, Path]
 """digest → the local file with those bytes"""
@@ -64,5 +65,7 @@ class Materials:
     resume: Path | None = None
     """folder with the resume state's files"""
     models_dir: Path | None = None
+    wheels: Wheels | None = None
+    """what the reward requires; None: from this machine's package index"""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """values of the secrets that the job's reward names; on no disk"""

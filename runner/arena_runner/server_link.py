@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import httpx
 from pydantic import ValidationError
@@ -19,8 +19,18 @@ from pydantic import ValidationError
 from arena_gitops.errors import ArenaError
 from arena_gitops.spec.job import ModelRef
 from arena_gitops.spec.wire import REQUEST_ID, Claim, ClaimRequest, ErrorBody, EventBatch, EventReceipt
-from arena_gitops.spec.worker import HandBack, ModelFile, ModelListing, WorkerHello, WorkerWelcome
+from arena_gitops.spec.worker import (
+    HandBack,
+    ModelFile,
+    ModelListing,
+    WheelFile,
+    WheelListing,
+    WheelTarget,
+    WorkerHello,
+    WorkerWelcome,
+)
 from arena_runner.checkpoint import file_digest
+from arena_runner.faults import InputError, OutsideError
 
 API = "/api/v1"
 CHUNK = 1 << 20
@@ -120,14 +130,42 @@ class ServerLink:
         return None if answer.status_code == 404 else ModelListing.model_validate_json(answer.content)
 
     def get_model_file(self, model: ModelRef, file: ModelFile, target: Path) -> None:
-        """Download a file of a base model, continuing what a broken line has left of it."""
+        """Download a file of a base model."""
+        self._get_file(
+            _model_path(model) + quote(file.path), file, target, f"{file.path} of model {model.id}"
+        )
+
+    def wheel_listing(self, wanted: WheelTarget) -> WheelListing:
+        """The packages that the claimed job requires, for an interpreter.
+
+        Raises:
+            UnreachableError: The server is resolving them, or away.
+            InputError: They cannot be had.
+            OutsideError: The server's package index does not answer.
+        """
+        path = f"{API}/wheels/?{_wheel_query(wanted)}"
+        answer = self._call("GET", path, allow={422, 424}, timeout=BLOB_TIMEOUT)
+        match answer.status_code:
+            case 422:
+                raise InputError(_words(answer))
+            case 424:
+                raise OutsideError(_words(answer))
+            case _:
+                return WheelListing.model_validate_json(answer.content)
+
+    def get_wheel(self, wanted: WheelTarget, file: WheelFile, target: Path) -> None:
+        """Download one of them."""
+        path = f"{API}/wheels/{quote(file.path)}?{_wheel_query(wanted)}"
+        self._get_file(path, file, target, file.path)
+
+    def _get_file(self, path: str, file: ModelFile | WheelFile, target: Path, called: str) -> None:
+        """Download a file, continuing what a broken line has left of it."""
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(f"{target.name}.part")
         have = part.stat().st_size if part.exists() else 0
         headers = dict(self._pass)
         if 0 < have < file.size:
             headers |= {"Range": f"bytes={have}-", "If-Range": f'"{file.digest}"'}
-        path = _model_path(model) + quote(file.path)
         with self._stream(path, headers) as answer, _opened(part, answer) as opened:
             for (
                 chunk
@@ -135,7 +173,7 @@ class ServerLink:
                 opened.write(chunk)
         if (found := file_digest(part)) != file.digest:
             part.unlink()
-            raise RefusedError(f"{file.path} of model {model.id} arrived as {found}, not {file.digest}")
+            raise RefusedError(f"{called} arrived as {found}, not {file.digest}")
         part.replace(target)
 
     def _download(self, digest: str, write: Callable[[bytes], object]) -> None:
@@ -185,6 +223,10 @@ def _opened(part: Path, answer: httpx.Response) -> IO[bytes]:
 
 def _model_path(model: ModelRef) -> str:
     return f"{API}/models/{quote(model.id)}@{quote(model.revision or 'main', safe='')}/"
+
+
+def _wheel_query(wanted: WheelTarget) -> str:
+    return urlencode(wanted.model_dump(), doseq=True)
 
 
 def _words(answer: httpx.Response) -> str:

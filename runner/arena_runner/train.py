@@ -37,6 +37,7 @@ from arena_gitops.spec.job import (
 from arena_runner import checkpoint, metrics
 from arena_runner.checkpoint import Standing, Tensors
 from arena_runner.expected import expected_gib
+from arena_runner.faults import OutsideError
 from arena_runner.opening import Parts, open_parts
 from arena_runner.population.lineage import evolve, mean, standard_error
 from arena_runner.population.member import Member
@@ -63,6 +64,8 @@ def train(job: JobSpec, materials: Materials, ports: TrainPorts) -> Finished:
             return _Run(parts, materials, ports).to_the_end()
     except InterruptedRunError:
         raise
+    except OutsideError as error:
+        return Finished(state=RunState.FAILED, reason=FailureReason.INFRA, message=str(error))
     except ArenaError as error:  # all of these are for the user to mend; none goes away by itself
         return Finished(state=RunState.FAILED, reason=FailureReason.USER_CODE, message=str(error))
     except (MemoryError, RuntimeError) as error:

@@ -16,10 +16,11 @@ from enum import StrEnum
 from pathlib import Path
 
 from arena_gitops.errors import ArenaError, PlatformUnreachableError
-from arena_gitops.spec.job import JobEvent
+from arena_gitops.spec.job import FailureReason, Finished, JobEvent, RunState
 from arena_gitops.spec.wire import Claim, ClaimRequest
 from arena_runner import logs
 from arena_runner.bring import AWAY_S, bring
+from arena_runner.faults import InputError, OutsideError
 from arena_runner.journal import Journal
 from arena_runner.leaving import TERMINATED, Leaving
 from arena_runner.narrate import line
@@ -116,8 +117,7 @@ def _segment(link: ServerLink, post: Post, claim: Claim, leaving: Leaving) -> Ou
     with journal, leaving.holding(journal, lambda why: give_back(link, claim, why)):
         try:
             ports = Reporting(journal, job.limits.max_runtime_s)
-            materials = bring(job, link, folder, post.models_dir, post.models_cache)
-            ports.emit(train(job, replace(materials, secrets=claim.secrets), ports))
+            ports.emit(_work(link, post, claim, ports))
         except (InterruptedRunError, FencedError) as error:
             why = error.why if isinstance(error, InterruptedRunError) else Stop.FENCED
             return _left(link, claim, journal, why, leaving)
@@ -126,6 +126,18 @@ def _segment(link: ServerLink, post: Post, claim: Claim, leaving: Leaving) -> Ou
                 f"the server did not hear the end of run {job.run_id}; it is in {path}"
             )
     return Outcome.ENDED
+
+
+def _work(link: ServerLink, post: Post, claim: Claim, ports: Reporting) -> Finished:
+    """Bring what the job needs, and train."""
+    folder = post.workdir / claim.job.run_id
+    try:
+        materials = bring(claim.job, link, folder, post.models_dir, post.models_cache)
+    except InputError as error:
+        return Finished(state=RunState.FAILED, reason=FailureReason.USER_CODE, message=str(error))
+    except OutsideError as error:
+        return Finished(state=RunState.FAILED, reason=FailureReason.INFRA, message=str(error))
+    return train(claim.job, replace(materials, secrets=claim.secrets), ports)
 
 
 def _left(link: ServerLink, claim: Claim, journal: Journal, why: Stop, leaving: Leaving) -> Outcome:

@@ -36,6 +36,8 @@ class MemoryServer:
     """register, claim, leave: in the order in which they were asked"""
     jobs: list = field(default_factory=list)
     """further jobs, for a worker that asks for one after another"""
+    wheels: tuple = (404, "")
+    """status and text of the answer to whoever asks for wheels"""
     forgotten: bool = False
     """the server does not know the worker (any more)"""
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -49,6 +51,9 @@ class MemoryServer:
                 return httpx.Response(401, text="who are you")
             if "/blobs/" in request.url.path:
                 return self.blob(request, request.url.path.rpartition("/")[2])
+            if "/wheels/" in request.url.path or "/models/" in request.url.path:
+                status, text = self.wheels if "/wheels/" in request.url.path else (404, "")
+                return httpx.Response(status, text=text)
             if request.url.path.endswith("/hand-back"):
                 self.handed_back.append(HandBack.model_validate_json(request.content))
                 return httpx.Response(409 if self.fenced else 204)

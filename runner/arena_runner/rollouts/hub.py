@@ -12,6 +12,8 @@ from pathlib import Path
 
 from arena_gitops.spec.job import HubDataset
 from arena_runner.data import DataError
+from arena_runner.faults import OutsideError
+from arena_runner.hub_silence import unanswered
 
 SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".csv")
 
@@ -44,9 +46,9 @@ def fetch_split(hub: HubDataset) -> list[Path]:
 
     Raises:
         DataError: The hub answers that there is no such thing, or not for us: trying again changes nothing.
+        OutsideError: The hub does not answer.
     """
     from huggingface_hub import HfApi, hf_hub_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     try:
         names = HfApi().list_repo_files(hub.id, repo_type="dataset", revision=hub.revision)
@@ -54,24 +56,26 @@ def fetch_split(hub: HubDataset) -> list[Path]:
             Path(hf_hub_download(hub.id, name, repo_type="dataset", revision=hub.revision))
             for name in split_files(names, hub)
         ]
-    except (HfHubHTTPError, HFValidationError) as error:
+    except Exception as error:
+        at = f" at revision {hub.revision}" if hub.revision else ""
+        if unanswered(error):
+            raise OutsideError(f"dataset {hub.id}{at}: the hub does not answer ({error})") from error
         if (said := _refusal(error)) is None:
             raise
-        at = f" at revision {hub.revision}" if hub.revision else ""
         raise DataError(f"dataset {hub.id}{at}: {said}") from error
 
 
 def _refusal(error: Exception) -> str | None:
-    """What the hub said no to, in words; None for what may be better in a minute."""
-    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RevisionNotFoundError
+    """What the hub said no to, in words; None for what is not its answer."""
+    from huggingface_hub.errors import GatedRepoError, HFValidationError, RevisionNotFoundError
 
     if isinstance(error, RevisionNotFoundError):
         return "the hub has no such revision; check `hf.revision`"
     if isinstance(error, GatedRepoError):
         return "the hub wants its conditions accepted first; do so there, and give the worker HF_TOKEN"
-    if not isinstance(error, HfHubHTTPError):
+    if isinstance(error, HFValidationError):
         return f"the hub does not take this name ({error}); expected owner/name in `hf.id`"
-    status = getattr(error.response, "status_code", 0)
+    status = getattr(getattr(error, "response", None), "status_code", 0)
     if status in {401, 403, 404}:
         return f"the hub answers {status}: there is none of that name, or it is private; check `hf.id` and HF_TOKEN"
     return None

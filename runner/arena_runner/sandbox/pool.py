@@ -17,7 +17,7 @@ from typing import Self
 from arena_gitops.spec.job import RewardInput
 from arena_runner.sandbox.box import Box
 from arena_runner.sandbox.limits import Limits, Wall
-from arena_runner.sandbox.packages import python_with
+from arena_runner.sandbox.packages import Wheels, python_with
 from arena_runner.sandbox.process import Ended, Frame, Hung, Process, Program
 from arena_runner.sandbox.score import RewardError, Score, ScoreRow
 from arena_runner.sandbox.secrets import Veil
@@ -58,6 +58,7 @@ class RewardPool:
         limits: Limits | None = None,
         call_timeout_s: float | None = None,
         secrets: Mapping[str, str] | None = None,
+        wheels: Wheels | None = None,
     ) -> None:
         """Prepare; nothing is started yet.
 
@@ -68,6 +69,7 @@ class RewardPool:
             limits: ceilings of each process.
             call_timeout_s: shorthand for the one limit people change.
             secrets: values of the names in `reward.secrets`; others are not passed on.
+            wheels: what `reward.requirements` need; without them this machine's package index is asked.
         """
         limits = limits or Limits()
         if call_timeout_s is not None:
@@ -78,6 +80,7 @@ class RewardPool:
         self._secrets = {name: value for name, value in (secrets or {}).items() if name in reward.secrets}
         self._veil = Veil(self._secrets)
         self._workers = workers
+        self._wheels = wheels
         self._idle: queue.SimpleQueue[Process | None] = queue.SimpleQueue()
         self._box: Box | None = None
         self._walls: tuple[Wall, ...] = ()
@@ -91,7 +94,7 @@ class RewardPool:
             self._reward.function,
             self._reward.network,
             self._secrets,
-            python_with(self._reward.requirements, entry=self._reward.entry),
+            python_with(self._reward.requirements, entry=self._reward.entry, wheels=self._wheels),
         )
         self._box = Box.make(self._files, tuple(self._reward.files))
         try:

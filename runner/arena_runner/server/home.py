@@ -58,6 +58,11 @@ class Home:
         return Path(os.environ.get("ARENA_MODELS_DIR") or self.root / "models").expanduser()
 
     @property
+    def wheels(self) -> Path:
+        """Packages that rewards require, by what was asked for and for which interpreter."""
+        return self.root / "wheels"
+
+    @property
     def mlflow(self) -> Path:
         """MLflow's database and artifacts."""
         return self.root / "mlflow"

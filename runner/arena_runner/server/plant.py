@@ -48,6 +48,7 @@ class Plant:
         """Write down what has happened, then stop what is left."""
         for controller in (self._deployments, self._tracker, self._mlflow, self._imports):
             controller.ask_to_stop()
+        self._world.resolvers.close()
         self._deployments.stop()
         closing = threading.Thread(target=self._deployments.close, name="close model servers")
         closing.start()

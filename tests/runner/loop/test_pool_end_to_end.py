@@ -17,6 +17,8 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+from index import package_index
+from labs import REWARD
 
 from arena_gitops.spec.digest import fingerprint
 from arena_gitops.spec.job import ModelRef
@@ -35,6 +37,7 @@ MODEL = "tiny-llama"
 TIER = {"id": "gpu", "num_cpus": 2, "ram_gb": 4.0, "credits_per_node_hour": 3600.0, "executor": "pull"}
 SETTINGS = {"worker": {"lease_s": 4.0}}
 OFFLINE = {"HF_ENDPOINT": "http://127.0.0.1:9", "OMP_NUM_THREADS": "1"}
+OFFLINE |= {"PIP_INDEX_URL": "http://127.0.0.1:9/simple/", "PIP_RETRIES": "0", "PIP_CONFIG_FILE": os.devnull}
 
 
 @dataclass
@@ -47,12 +50,12 @@ class Site:
     token: str = ""
     processes: dict = field(default_factory=dict)
 
-    def start(self, model):
+    def start(self, model, **environment):
         home = self.root / "home"
         shutil.copytree(model, home / "models" / MODEL)
         (home / "settings.yaml").write_text(json.dumps(SETTINGS))
         (home / "tiers.yaml").write_text(json.dumps({"tiers": [TIER]}))
-        self.run("server", [*RUNNER, "server", "--home", str(home)])
+        self.run("server", [*RUNNER, "server", "--home", str(home)], **environment)
         until((home / "server.json").exists, 60)
         note = json.loads((home / "server.json").read_text())
         self.url = f"http://127.0.0.1:{note['port']}"
@@ -158,11 +161,14 @@ def until(condition, seconds):
 @pytest.fixture(scope="module")
 def site(tmp_path_factory, tiny_model_dir):
     made = Site(tmp_path_factory.mktemp("pool"))
-    try:
-        made.start(tiny_model_dir)
-        yield made
-    finally:
-        made.close()
+    with package_index() as index:
+        index.add("arenaprobe", "1.0", "from arenadeep import VALUE\n", "arenadeep")
+        index.add("arenadeep", "1.0", "VALUE = 0.25\n")
+        try:
+            made.start(tiny_model_dir, PIP_INDEX_URL=index.url, PIP_NO_CACHE_DIR="1")
+            yield made
+        finally:
+            made.close()
 
 
 @pytest.fixture
@@ -241,6 +247,37 @@ def test_workers_had_nothing_but_the_server(site, killed):
         models = list((site.root / name / "worker" / "models").glob(f"*/{MODEL}/model.safetensors"))
         assert len(models) <= 1
     assert any((site.root / name / "worker" / "models").exists() for name in ("first", "second"))
+
+
+def requiring(lab, job, *names):
+    """The job with a reward that needs these packages."""
+    lab.reward("import arenaprobe\n" + REWARD.replace("12", "(12 + arenaprobe.VALUE)"))
+    reward = job.inputs.reward.model_copy(update={"requirements": names})
+    return job.model_copy(update={"inputs": job.inputs.model_copy(update={"reward": reward})})
+
+
+def test_packages_a_reward_requires_come_through_the_server_too(site, lab):
+    """The worker's own index does not answer; what the package requires in turn comes as well."""
+    name = site.some_worker()
+    job = requiring(lab, job_of(lab, max_steps=16), "arenaprobe")
+    ended = site.wait(site.submit(lab, "packaged", job))
+    assert ended["state"] == "completed", ended["message"]
+    (folder,) = [
+        site.root / n / "worker/wheels" for n in site.processes if (site.root / n / "worker/wheels").exists()
+    ]
+    assert sorted(path.name for path in folder.glob("*/wheels/*")) == [
+        "arenadeep-1.0-py3-none-any.whl",
+        "arenaprobe-1.0-py3-none-any.whl",
+    ]
+    assert name in {n for n, p in site.processes.items() if p.poll() is None}
+
+
+def test_packages_that_are_not_to_be_had_end_the_run_in_words_and_not_the_worker(site, lab):
+    name = site.some_worker()
+    ended = site.wait(site.submit(lab, "missing", requiring(lab, job_of(lab), "arenaprobe>=2")))
+    assert (ended["state"], ended["reason"], ended["segments"]) == ("failed", "user_code", 1)
+    assert ended["message"].startswith("the reward's requirements (arenaprobe>=2) cannot be had as wheels: ")
+    assert site.processes[name].poll() is None
 
 
 def test_mlflow_has_one_parent_run_with_every_step_once(site, killed, monkeypatch):

@@ -3,13 +3,17 @@
 import pytest
 from hub import hub, parquet
 
-from arena_gitops.spec.job import HubDataset, Log
+from arena_gitops.spec.job import HubDataset, Log, ModelRef
 from arena_runner.data import DataError
+from arena_runner.faults import OutsideError
+from arena_runner.hub_silence import unanswered
+from arena_runner.models import ModelError, resolve
 from arena_runner.ports import Materials
 from arena_runner.rollouts.hub import fetch_split
 from arena_runner.server.summary import WARNINGS, Summary, fold
 from arena_runner.train import train
 
+pytest_plugins = ("loopback",)
 ROWS = {"train-0.parquet": parquet([{"question": "q", "answer": "a"}])}
 
 
@@ -45,6 +49,28 @@ def test_a_run_whose_dataset_the_hub_has_not_fails_as_the_users_fault_without_a_
     ended = train(job, materials, lab.ports())
     assert (ended.state, ended.reason) == ("failed", "user_code")
     assert "the hub answers 404" in ended.message
+
+
+def test_a_model_on_a_hub_that_does_not_answer_is_nobodys_fault(lab, monkeypatch, tmp_path):
+    """Neither the author's nor the worker's: the server lets the run go on later, and says why it waits."""
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    job = lab.job("GRPO").model_copy(update={"model": ModelRef(id="someone/model")})
+    rows, reward = lab.folder / "rows.jsonl", lab.folder / "reward"
+    ended = train(job, Materials(lab.folder / "run", (rows,), reward), lab.ports())
+    assert (ended.state, ended.reason) == ("failed", "infra"), ended.message
+    assert ended.message.startswith("model 'someone/model' is not a folder, not in ")
+
+
+@pytest.mark.parametrize(("status", "passes"), [(500, True), (404, False), (403, False)])
+def test_a_hub_says_no_or_nothing(scripted, monkeypatch, tmp_path, status, passes):
+    scripted.will((status, b"", {}))
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", scripted.url)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(ModelError) as caught:
+        resolve("someone/model", models_dir=tmp_path)
+    assert isinstance(caught.value, OutsideError) == passes
+    assert unanswered(caught.value.__cause__) == passes  # which rows of the hub are judged by, too
 
 
 def test_a_run_says_what_it_cut(lab):

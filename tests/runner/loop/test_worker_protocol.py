@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -105,6 +106,21 @@ def test_a_reward_that_raises_ends_the_run_as_the_users_fault(lab, server, post)
 
     assert (server.events[-1].state, server.events[-1].reason) == ("failed", "user_code")
     assert "rewards/reward.py:2" in server.events[-1].message
+
+
+@pytest.mark.parametrize(("status", "reason"), [(422, "user_code"), (424, "infra")])
+def test_requirements_that_are_not_to_be_had_end_the_run_before_it_trains(lab, server, post, status, reason):
+    """As its author's to mend, or as something that may pass: the server then lets the run go on later."""
+    job = served_job(lab, server)
+    reward = job.inputs.reward.model_copy(update={"requirements": ("nothing",)})
+    server.job = job.model_copy(update={"inputs": job.inputs.model_copy(update={"reward": reward})})
+    server.wheels = (status, '{"code": "x", "message": "no wheel of nothing"}')
+
+    assert work(server.link(), replace(post, models_cache=post.workdir / "models"), "r1") == 0
+
+    ended = server.events[-1]
+    assert (ended.state, ended.reason, ended.message) == ("failed", reason, "no wheel of nothing")
+    assert server.handed_back == []
 
 
 def test_a_fenced_worker_leaves_quietly(lab, server, post):
