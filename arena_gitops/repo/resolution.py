@@ -65,10 +65,14 @@ class Resolution:
             experiment=resource.experiment.name,
             checkpoint=resource.checkpoint,
             gate=Gate(**resource.gate.model_dump()) if resource.gate else None,
-            strategy=resource.strategy.model_dump(mode="json"),
+            strategy=resource.strategy.stored(),
+            limits=resource.limits.model_dump(mode="json", exclude_none=True),
             tier=resource.tier,
         )
-        self._add(entry, spec.model_dump(mode="json"), spans_of(entry, {}), parents=[parent])
+        unwritten = set() if spec.limits else {"limits"}  # as stored before there were any
+        self._add(
+            entry, spec.model_dump(mode="json", exclude=unwritten), spans_of(entry, {}), parents=[parent]
+        )
 
     def _add(
         self,

@@ -94,6 +94,7 @@ _BY_KIND: dict[str, tuple[tuple[str, FieldClass], ...]] = {
     "deployment": (
         ("tier", FieldClass.PLACEMENT),
         ("strategy", FieldClass.METADATA),  # how traffic moves, not what is served
+        ("limits", FieldClass.METADATA),
     ),
 }
 

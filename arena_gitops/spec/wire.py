@@ -167,7 +167,7 @@ class Revision(Frozen):
     """One rollout of a deployment."""
 
     number: int
-    state: Literal["loading", "serving", "superseded", "failed"]
+    state: Literal["loading", "canary", "serving", "superseded", "failed"]
     run_id: str
     version: int
     """of the experiment"""
@@ -278,12 +278,42 @@ class ExperimentSpec(Frozen):
     """raised to train the same thing once more; `PutResource.rerun` repeats it"""
 
 
+CANARY_PERCENT = 10
+
+
 class Gate(Frozen):
     """What a checkpoint must reach before it serves."""
 
     metric: str = "eval/reward"
     min: float | None = None
     min_delta: float | None = None
+
+
+class Rollout(Frozen):
+    """A stored deployment's strategy with its defaults; `spec.kinds.deployment.Strategy` says what each means."""
+
+    type: Literal["recreate", "blue_green", "canary"] = "blue_green"
+    percent: int | None = None
+    watch: float = 300.0
+    """seconds"""
+    max_error_rate: float = 0.05
+    min_requests: int = 20
+    max_first_token: float | None = None
+    deadline: float = 900.0
+    """seconds"""
+    auto_rollback: bool = True
+
+    @property
+    def share(self) -> int:
+        """Percent of the sessions that a canary answers."""
+        return self.percent or CANARY_PERCENT
+
+
+class Capacity(Frozen):
+    """How much is asked of a deployment at a time; None: the server's own."""
+
+    concurrent: int | None = None
+    queue: int | None = None
 
 
 class DeploymentSpec(Frozen):
@@ -297,7 +327,18 @@ class DeploymentSpec(Frozen):
     checkpoint: str = "best"
     gate: Gate | None = None
     strategy: dict[str, JsonValue] = Field(default_factory=dict)
+    limits: dict[str, JsonValue] = Field(default_factory=dict)
     tier: str | None = None
+
+    @property
+    def rollout(self) -> Rollout:
+        """How traffic moves."""
+        return Rollout.model_validate(self.strategy)
+
+    @property
+    def capacity(self) -> Capacity:
+        """How much is asked of it at a time."""
+        return Capacity.model_validate(self.limits)
 
 
 class CheckRequest(Frozen):

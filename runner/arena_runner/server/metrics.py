@@ -44,6 +44,7 @@ class Meters:
 
     def __init__(self, world: World | None) -> None:
         self.registry = CollectorRegistry()
+        self._traffic = world.links.traffic if world is not None else None
         self._requests = Histogram(
             "arena_http_request_duration_seconds",
             "Time until the end of an answer, by route",
@@ -61,7 +62,7 @@ class Meters:
 
     def text(self) -> bytes:
         """All of it in Prometheus' text format."""
-        return generate_latest(self.registry)
+        return generate_latest(self.registry) + (self._traffic.text() if self._traffic else b"")
 
 
 class _Observed(Collector):

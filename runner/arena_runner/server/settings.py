@@ -55,6 +55,13 @@ class Workers(Process):
     """a worker that was silent for longer has lost its job"""
 
 
+class ModelServers(Process):
+    """The model servers of this machine, and what one deployment may be asked at a time."""
+
+    concurrent: int = Field(default=64, ge=1)
+    queue: int = Field(default=256, ge=0)
+
+
 class Settings(Frozen):
     """`settings.yaml`."""
 
@@ -68,7 +75,7 @@ class Settings(Frozen):
     """of the server's own lines; `--log-format` and ARENA_LOG_FORMAT go before it"""
     hub: Hub = Hub()
     worker: Workers = Workers()
-    model_server: Process = Process()
+    model_server: ModelServers = ModelServers()
 
 
 class TierFile(Frozen):

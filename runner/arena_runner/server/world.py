@@ -15,6 +15,7 @@ from arena_runner.server.keys import Keys, keys_of
 from arena_runner.server.services.wheel_files import Resolvers
 from arena_runner.server.settings import Settings, TierFile
 from arena_runner.server.store.database import Store
+from arena_runner.server.traffic import Traffic
 
 VERSION = __version__
 """Both halves are released together; the CLI replaces a server of another version."""
@@ -60,6 +61,7 @@ class Links:
     """base models that something should be served from; the deployments controller says it"""
     starts: dict[str, int] = field(default_factory=dict)
     """by process kept alive, how often this server has started it"""
+    traffic: Traffic = field(default_factory=Traffic)
 
 
 @dataclass(frozen=True, slots=True)

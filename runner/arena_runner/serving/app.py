@@ -142,7 +142,7 @@ async def generate(scheduler: TheScheduler, body: Generate) -> Generated:
     tickets: list[Ticket] = []
     try:
         for number, ids in enumerate(inputs):
-            tickets.append(Ticket(scheduler, body.adapter, ids, _seeded(body.params, number)))
+            tickets.append(Ticket(scheduler, body.adapter, ids, _seeded(body.params, number), body.logprobs))
         results = [await ticket.whole() for ticket in tickets]
     finally:
         for ticket in tickets:
@@ -154,7 +154,7 @@ async def generate(scheduler: TheScheduler, body: Generate) -> Generated:
 async def generate_stream(scheduler: TheScheduler, body: GenerateOne) -> Response:
     """Complete one, piece by piece."""
     ids = _renderer(scheduler, body.adapter, raw=body.raw)(body.messages or body.prompt or "")
-    ticket = Ticket(scheduler, body.adapter, ids, body.params)
+    ticket = Ticket(scheduler, body.adapter, ids, body.params, body.logprobs)
 
     async def lines() -> AsyncIterator[bytes]:
         async for piece in ticket.pieces():

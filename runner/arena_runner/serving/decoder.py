@@ -13,7 +13,7 @@ from arena_gitops.errors import ArenaError
 from arena_runner.models import BaseModel
 from arena_runner.serving.cache import Cache, PromptLayout, StepLayout
 from arena_runner.serving.detokenise import Detokeniser
-from arena_runner.serving.protocol import Finish, Params, Piece
+from arena_runner.serving.protocol import Finish, Params, Piece, Token
 from arena_runner.serving.sampling import choose
 from arena_runner.serving.shelf import Shelf
 
@@ -39,6 +39,10 @@ class Row:
     detokeniser: Detokeniser
     room: int
     """tokens it may generate"""
+    logprobs: int | None = None
+    """how many others to tell beside every token; None: tell nothing"""
+    told: list[Token] = field(default_factory=list)
+    """tokens that no piece has carried yet"""
     generated: list[int] = field(default_factory=list)
     cancelled: bool = False
     ended: bool = False
@@ -138,20 +142,30 @@ class Decoder:
         if token in self._base.eos_ids:
             self._finish(row, "stop")
             return
+        if row.logprobs is not None:
+            row.told.append(self._told(logits_V, token, row.logprobs))
         text = row.detokeniser.push(token)
         if row.detokeniser.stopped:
             self._finish(row, "stop", text)
         elif len(row.generated) >= row.room:
             self._finish(row, "length", text)
         elif text:
-            row.emit(Piece(text=text))
+            row.emit(Piece(text=text, tokens=_taken(row)))
+
+    def _told(self, logits_V: Tensor, token: int, others: int) -> Token:
+        """A token and its rivals, as the model thinks of them at temperature 1."""
+        logprobs = torch.log_softmax(logits_V.float(), -1)
+        word = self._base.tokenizer.decode
+        values, ids = logprobs.topk(others)
+        rivals = tuple((str(word([i])), v) for i, v in zip(ids.tolist(), values.tolist(), strict=True))
+        return Token(text=str(word([token])), logprob=float(logprobs[token]), others=rivals)
 
     def _finish(self, row: Row, reason: Literal["stop", "length"], text: str = "") -> None:
         text += row.detokeniser.finish()
         counts = {"prompt_tokens": len(row.prompt_ids), "completion_tokens": len(row.generated)}
         finish = Finish(reason=reason, **counts)
         row.ended = True
-        row.emit(Piece(text=text, finish=finish))
+        row.emit(Piece(text=text, tokens=_taken(row), finish=finish))
 
     def _leave(self, rows: list[Row]) -> None:
         for row in rows:
@@ -163,3 +177,8 @@ class Decoder:
         last = self.rows.pop()
         if place < len(self.rows):
             self.rows[place] = last
+
+
+def _taken(row: Row) -> tuple[Token, ...]:
+    told, row.told = tuple(row.told), []
+    return told

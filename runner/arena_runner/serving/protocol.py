@@ -105,6 +105,8 @@ class Params(Frozen):
 class _Asks(Frozen):
     adapter: AdapterName
     params: Params = Params()
+    logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    """tell every token's log-probability at temperature 1, and those of so many others"""
 
 
 class Generate(_Asks):
@@ -138,11 +140,22 @@ class Finish(Frozen):
     completion_tokens: int
 
 
+class Token(Frozen):
+    """One sampled token, for those who asked for log-probabilities."""
+
+    text: str
+    """as it decodes alone: half a character is U+FFFD"""
+    logprob: float
+    others: tuple[tuple[str, float], ...] = ()
+    """the most likely ones, likeliest first"""
+
+
 class Result(Frozen):
     """One completion."""
 
     text: str
     finish: Finish
+    tokens: tuple[Token, ...] = ()
 
 
 class Generated(Frozen):
@@ -156,6 +169,8 @@ class Piece(Frozen):
     """A piece of a streamed completion: whole characters only."""
 
     text: str = ""
+    tokens: tuple[Token, ...] = ()
+    """what came since the last piece; their text may still be held back"""
     finish: Finish | None = None
     error: str | None = None
 

@@ -80,7 +80,12 @@ class Scheduler:
         return min(wanted, longest - prompt)
 
     def submit(
-        self, adapter: str, prompt_ids: tuple[int, ...], params: Params, emit: Callable[[Piece], None]
+        self,
+        adapter: str,
+        prompt_ids: tuple[int, ...],
+        params: Params,
+        emit: Callable[[Piece], None],
+        logprobs: int | None = None,
     ) -> Row:
         """Queue one completion; `emit` is called from the scheduler's thread."""
         if adapter != BASE and self.known(adapter) is None:
@@ -89,7 +94,7 @@ class Scheduler:
         seed = params.seed if params.seed is not None else int.from_bytes(os.urandom(7))
         detokeniser = Detokeniser(self.base.tokenizer, params.stop)
         room = self.room(len(prompt_ids), params.max_new_tokens)
-        row = Row(adapter, prompt_ids, params, seed, emit, detokeniser, room)
+        row = Row(adapter, prompt_ids, params, seed, emit, detokeniser, room, logprobs)
         with self._wake:
             if self._stopping:
                 raise StoppedError("the model server is stopping")

@@ -187,9 +187,12 @@ class Plane:
         self._thread.join(20)
         self.world.store.close()
 
-    def deploy(self, name, adapter, *, number=1, state="serving", model="tiny"):
-        """Write down what the deployments controller would: revision `number` serves `adapter`."""
-        from arena_runner.server.store.tables import DeploymentStateRow, RevisionRow, RunRow
+    def deploy(self, name, adapter, *, number=1, state="serving", model="tiny", serving=None, **more):
+        """Write down what the deployments controller would: revision `number` serves `adapter`.
+
+        `commit` is the run's, `spec` the deployment's own; `serving` is the number of another that serves.
+        """
+        from arena_runner.server.store.tables import DeploymentStateRow, ResourceRow, RevisionRow, RunRow
 
         run = {"id": "run-1", "namespace": "main", "experiment": "maths"}
         rollout = {
@@ -199,10 +202,15 @@ class Plane:
             "run_id": "run-1",
             "created": 1.0,
         }
-        serving = number if state == "serving" else 0
+        serving = number if state == "serving" else serving or 0
+        run["provenance"] = {"commit": more.get("commit")}
         with self.world.store.write() as session:
             session.merge(filled(RunRow, **run, spec={"manifest": {"algorithm": {"name": "GRPO"}}}))
-            observed = {"namespace": "main", "name": name, "state": state, "revision": serving}
+            if spec := more.get("spec"):
+                at = {"namespace": "main", "kind": "deployment", "name": name}
+                session.merge(filled(ResourceRow, **at, spec={"experiment": "maths", **spec}))
+            said = "serving" if serving else state
+            observed = {"namespace": "main", "name": name, "state": said, "revision": serving}
             session.merge(filled(DeploymentStateRow, **observed, message="told so by a test"))
             what = {"step": 96, "member": 1, "model": {"id": model, "revision": None}, "adapter": adapter}
             session.add(filled(RevisionRow, **rollout, **what, state=state))
@@ -237,3 +245,16 @@ def openai_client(plane):
         base_url=f"{plane.url}/v1", api_key=plane.tokens["inference"], max_retries=0
     ) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def until():
+    """Wait until something is true."""
+
+    def wait(condition, seconds=30.0):
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, "it did not happen in time"
+            time.sleep(0.02)
+
+    return wait

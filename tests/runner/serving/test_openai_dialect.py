@@ -80,7 +80,7 @@ def test_a_model_that_is_loading_says_when_to_come_back(plane, openai_client):
     ("more", "said"),
     [
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "not supported: tools"),
-        ({"logprobs": True}, "not supported: logprobs"),
+        ({"top_logprobs": 3}, "top_logprobs needs logprobs: true"),
         ({"presence_penalty": 0.5}, "not supported: presence_penalty"),
         ({"temperature": 3}, "temperature"),
         ({"n": 2, "stream": True}, "n > 1 is not supported together with stream"),
@@ -101,3 +101,55 @@ def test_a_wrong_key_is_the_clients_authentication_error(plane):
     with pytest.raises(openai.AuthenticationError):
         client.models.list()
     assert httpx.get(f"{plane.url}/v1/models").json()["error"]["type"] == "authentication_error"
+
+
+def test_a_chat_tells_the_log_probability_of_every_token_and_of_its_rivals(plane, openai_client):
+    plane.deploy("maths", "maths@1")
+    asked = {"model": "maths", "messages": MESSAGES, "logprobs": True, "top_logprobs": 3, **GREEDY}
+    done = openai_client.chat.completions.create(**asked).choices[0]
+    told = done.logprobs.content
+    assert all(entry.logprob == max(o.logprob for o in entry.top_logprobs) for entry in told)  # greedy
+    assert {len(entry.top_logprobs) for entry in told} == {3}
+    stream = openai_client.chat.completions.create(stream=True, **asked)
+    chunks = [chunk.choices[0] for chunk in stream if chunk.choices]
+    streamed = [entry.logprob for chunk in chunks if chunk.logprobs for entry in chunk.logprobs.content]
+    assert streamed == pytest.approx([entry.logprob for entry in told], abs=1e-5)
+
+
+def test_the_told_log_probabilities_are_those_that_a_probe_measures(plane, openai_client, maths_models):
+    plane.deploy("maths", "maths@1")
+    done = openai_client.completions.create(model="maths", prompt="ab", logprobs=1, **GREEDY).choices[0]
+    body = {"adapter": "maths@1", "prompt_ids": [68, 69], "token_ids": [68]}
+    assert maths_models.http.post("/logprobs", json=body).status_code == 200
+    assert len(done.logprobs.tokens) == len(done.logprobs.token_logprobs) == len(done.logprobs.text_offset)
+    assert all(value <= 0 for value in done.logprobs.token_logprobs)
+
+
+def test_a_revision_answers_to_its_number_for_as_long_as_it_is_loaded(plane, openai_client):
+    plane.deploy("maths", "maths@1", number=1, state="superseded")
+    plane.deploy("maths", "maths@2", number=2)
+    plane.deploy("maths", "maths@1", number=3, state="failed", serving=2)
+
+    def fingerprint(model):
+        done = openai_client.chat.completions.create(model=model, messages=MESSAGES, **GREEDY)
+        return done.system_fingerprint.split()[0]
+
+    assert [fingerprint(name) for name in ("maths", "maths@1", "maths@2")] == [
+        "maths@2",
+        "maths@1",
+        "maths@2",
+    ]
+    with pytest.raises(
+        openai.NotFoundError, match="revision 3 of deployment maths is not loaded; loaded: maths@1, "
+    ):
+        fingerprint("maths@3")
+
+
+def test_a_model_says_which_run_step_and_commit_it_is(plane, openai_client):
+    plane.deploy("maths", "maths@1", commit="c0ffee" * 6)
+    about = openai_client.models.retrieve("maths").model_extra["arena"]
+    assert (
+        about.items() >= {"immutable": "maths@1", "run": "run-1", "step": 96, "commit": "c0ffee" * 6}.items()
+    )
+    done = openai_client.chat.completions.with_raw_response.create(model="maths", messages=MESSAGES, **GREEDY)
+    assert done.headers["x-arena-served-by"] == done.parse().system_fingerprint == f"{LABEL} c0ffeec0ffee"

@@ -76,7 +76,8 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RefusedError)
     def refused(_request: Request, problem: RefusedError) -> Response:
-        return error(problem.status, problem.code, problem.message, problem.details)
+        after = problem.retry_after_s
+        return error(problem.status, problem.code, problem.message, problem.details, retry_after_s=after)
 
     @app.exception_handler(HTTPException)
     def http(request: Request, problem: HTTPException) -> Response:

@@ -12,10 +12,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import Field
-from starlette.types import ASGIApp
+from starlette.concurrency import run_in_threadpool
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from arena_gitops.spec.resource import Frozen
-from arena_runner.server.api.door import TheWorld
+from arena_runner.server.api.door import TheWorld, world_of
 from arena_runner.server.api.sessions import Inferrer, Talk
 from arena_runner.server.auth import Identity
 from arena_runner.server.model_client import ModelClient
@@ -47,14 +48,20 @@ async def models_of(request: Request) -> ModelClient:
     """The one client of this server, made inside its event loop on first use."""
     state = request.app.state
     if not hasattr(state, "model_client"):
-        state.model_client = ModelClient()
+        state.model_client = ModelClient(world_of(request).links.traffic)
     client = state.model_client
     assert isinstance(client, ModelClient)
     return client
 
 
-def _served(world: TheWorld, _caller: Inferrer, deployment: str, namespace: str = "main") -> Served:
-    return find(world, deployment, namespace)
+SESSION = "x-session-id"
+"""Header by which a caller without sessions of ours says which requests belong together."""
+
+
+def _served(
+    world: TheWorld, _caller: Inferrer, request: Request, deployment: str, namespace: str = "main"
+) -> Served:
+    return find(world, deployment, namespace, request.headers.get(SESSION))
 
 
 TheModels = Annotated[ModelClient, Depends(models_of)]
@@ -96,6 +103,7 @@ async def generate(
 ) -> Response:
     """Complete every prompt."""
     if body.session_id is not None:
+        served = await run_in_threadpool(_in_session, world, served, body.session_id)
         done = await _generate_in_session(_talk(world, caller, served, body), models, served, body.params)
     else:
         ask = Generate(adapter=served.adapter, prompts=body.prompts, params=body.params)
@@ -120,11 +128,14 @@ async def generate_stream(
     world: TheWorld, caller: Inferrer, served: TheServed, models: TheModels, body: Prompt
 ) -> Response:
     """Complete one prompt as raw text, chunk by chunk."""
+    stack = AsyncExitStack()
     if body.session_id is not None:
-        pieces = await _stream_in_session(_talk(world, caller, served, body), models, served, body.params)
+        served = await run_in_threadpool(_in_session, world, served, body.session_id)
+        talk = _talk(world, caller, served, body)
+        pieces = await _stream_in_session(talk, models, served, body.params, stack)
     else:
         ask = GenerateOne(adapter=served.adapter, prompt=body.prompt, params=body.params)
-        pieces = await opened(models, served, ask)
+        pieces = await stack.enter_async_context(models.stream(served, ask))
 
     async def text() -> AsyncIterator[str]:
         async for piece in pieces:
@@ -133,9 +144,7 @@ async def generate_stream(
             elif piece.text:
                 yield piece.text
 
-    return StreamingResponse(
-        text(), media_type="text/plain; charset=utf-8", headers={SERVED_BY: served.label}
-    )
+    return Streamed(stack, text(), media_type="text/plain; charset=utf-8", headers={SERVED_BY: served.label})
 
 
 @router.post("/get_action")
@@ -146,17 +155,22 @@ def other_kind(served: TheServed) -> Response:
     raise RefusedError(400, "wrong-kind", message)
 
 
-async def opened(models: ModelClient, served: Served, ask: GenerateOne) -> AsyncIterator[Piece]:
-    """Pieces whose request has been accepted: what is wrong with it is raised here, not in the stream."""
-    stack = AsyncExitStack()
-    stream = await stack.enter_async_context(models.stream(served, ask))
+class Streamed(StreamingResponse):
+    """A stream whose source is closed with it, also when the caller hung up before it began."""
 
-    async def pieces() -> AsyncIterator[Piece]:
-        async with stack:
-            async for piece in stream:
-                yield piece
+    def __init__(self, source: AsyncExitStack, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._source = source
 
-    return pieces()
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, then close."""
+        async with self._source:
+            await super().__call__(scope, receive, send)
+
+
+def _in_session(world: World, served: Served, talk: str) -> Served:
+    """All of a conversation is answered by one side while a canary is watched."""
+    return served if served.pinned else find(world, served.deployment, served.namespace, talk)
 
 
 def _talk(world: World, caller: Identity, served: Served, body: Prompts | Prompt) -> Talk:
@@ -178,11 +192,11 @@ async def _generate_in_session(talk: Talk, models: ModelClient, served: Served, 
 
 
 async def _stream_in_session(
-    talk: Talk, models: ModelClient, served: Served, params: Params
+    talk: Talk, models: ModelClient, served: Served, params: Params, stack: AsyncExitStack
 ) -> AsyncIterator[Piece]:
     async def send(messages: tuple[Message, ...]) -> AsyncIterator[Piece]:
         ask = GenerateOne(adapter=served.adapter, messages=messages, params=params)
-        return await opened(models, served, ask)
+        return await stack.enter_async_context(models.stream(served, ask))
 
     return talk.heard(await talk.ask(send))
 

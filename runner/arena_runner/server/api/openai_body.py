@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from arena_runner.serving.protocol import Message, Params
+from arena_runner.serving.protocol import Message, Params, Token
 
 DEFAULT_TOKENS = 512
 HARMLESS: dict[str, tuple[Any, ...]] = {
-    "user": (),
     "metadata": (),
     "store": (),
     "service_tier": (),
-    "safety_identifier": (),
     "prompt_cache_key": (),
     "parallel_tool_calls": (),
     "presence_penalty": (0, None),
     "frequency_penalty": (0, None),
     "logit_bias": ({}, None),
-    "logprobs": (False, 0, None),
-    "top_logprobs": (0, None),
     "tools": ([], None),
     "tool_choice": ("none", "auto", None),
     "response_format": ({"type": "text"}, None),
@@ -77,6 +75,13 @@ class Ask(BaseModel):
     stop: str | list[str] | None = None
     seed: int | None = None
     n: Annotated[int, Field(ge=1, le=64)] | None = None
+    user: str | None = None
+    safety_identifier: str | None = None
+
+    @property
+    def session(self) -> str | None:
+        """Whose request it is, in the caller's words."""
+        return self.safety_identifier or self.user
 
     @model_validator(mode="after")
     def _understood(self) -> Ask:
@@ -118,6 +123,19 @@ class ChatAsk(Ask):
     """Body of `/v1/chat/completions`."""
 
     messages: Annotated[list[Turn], Field(min_length=1)]
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+
+    @model_validator(mode="after")
+    def _rivals_of_something(self) -> ChatAsk:
+        if self.top_logprobs and not self.logprobs:
+            raise ValueError("top_logprobs needs logprobs: true")
+        return self
+
+    @property
+    def rivals(self) -> int | None:
+        """How many other tokens to tell beside each; None: no log-probabilities."""
+        return (self.top_logprobs or 0) if self.logprobs else None
 
     def conversation(self) -> tuple[Message, ...]:
         """As the model server takes it."""
@@ -128,8 +146,33 @@ class TextAsk(Ask):
     """Body of `/v1/completions`."""
 
     prompt: str | Annotated[list[str], Field(min_length=1)]
+    logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
 
     def prompts(self) -> tuple[str, ...]:
         """Every prompt, each as often as `n` says."""
         texts = [self.prompt] if isinstance(self.prompt, str) else self.prompt
         return tuple(text for text in texts for _ in range(self.copies))
+
+
+def chat_logprobs(tokens: Sequence[Token]) -> dict[str, Any]:
+    """Tokens as a chat tells them."""
+    content = [
+        {**_entry(token.text, token.logprob), "top_logprobs": [_entry(*other) for other in token.others]}
+        for token in tokens
+    ]
+    return {"content": content, "refusal": None}
+
+
+def text_logprobs(tokens: Sequence[Token]) -> dict[str, Any]:
+    """Tokens as a plain completion tells them."""
+    starts = accumulate((len(token.text) for token in tokens), initial=0)
+    return {
+        "tokens": [token.text for token in tokens],
+        "token_logprobs": [token.logprob for token in tokens],
+        "top_logprobs": [dict(token.others) for token in tokens],
+        "text_offset": [start for start, _ in zip(starts, tokens, strict=False)],
+    }
+
+
+def _entry(text: str, logprob: float) -> dict[str, Any]:
+    return {"token": text, "logprob": logprob, "bytes": list(text.encode())}

@@ -20,6 +20,9 @@ from arena_runner.server.store.tables import (
 )
 from arena_runner.server.world import World
 
+RESIDENT = 2
+"""Superseded revisions of a deployment whose adapters stay loaded."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pin:
@@ -117,6 +120,17 @@ def settle(session: Session, world: World, row: ResourceRow, pin: Pin | None, *,
     state.refused = None
     state.decide(asdict(pin) if pin else None, None if changed else state.hold)
     state.updated = world.clock()
+
+
+def residents(session: Session, namespace: str, name: str) -> list[RevisionRow]:
+    """Revisions that stay loaded beside the one that serves: the canary, and what was taken over from last.
+
+    Going back to one of them loads nothing, and it still answers to its number.
+    """
+    query = select(RevisionRow).where(RevisionRow.namespace == namespace, RevisionRow.deployment == name)
+    newest = query.where(RevisionRow.state == "superseded").order_by(RevisionRow.updated.desc())
+    canaries = session.scalars(query.where(RevisionRow.state == "canary"))
+    return [*canaries, *session.scalars(newest.limit(RESIDENT))]
 
 
 def retire(session: Session, world: World, row: ResourceRow) -> None:
