@@ -7,6 +7,7 @@ False, to be asked again.
 from __future__ import annotations
 
 import hashlib
+import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from arena_runner.server.world import ModelServer, World
 TOKEN = "ARENA_MODEL_SERVER_TOKEN"  # noqa: S105 - a variable's name
 GIVE_UP_AFTER = 2
 """Failed starts in a row before the last: then a model server is said to be broken."""
+CERTIFICATES = ssl.create_default_context()
+"""Read once: reading them takes longer than most questions here."""
 
 
 class RolloutError(ArenaError):
@@ -101,7 +104,9 @@ class AdapterLine:
 
     def __init__(self, server: ModelServer) -> None:
         headers = {"Authorization": f"Bearer {server.token}"}
-        self._http = httpx.Client(base_url=server.url, headers=headers, timeout=120.0, trust_env=False)
+        self._http = httpx.Client(
+            base_url=server.url, headers=headers, timeout=120.0, trust_env=False, verify=CERTIFICATES
+        )
 
     def close(self) -> None:
         """Hang up."""

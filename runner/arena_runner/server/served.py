@@ -158,7 +158,10 @@ def bucket(adapter: str, talk: str | None) -> int:
 
 def _numbered(session: Session, state: DeploymentStateRow, number: str) -> RevisionRow:
     """One revision by its number, if it is loaded."""
-    loaded = [_serving(session, state), *residents(session, state.namespace, state.name)]
+    loaded = [_serving(session, state)]
+    spec = _spec(session, state.namespace, state.name)
+    if spec is None or spec.rollout.type != "recreate":
+        loaded += residents(session, state.namespace, state.name)
     known = {str(revision.number): revision for revision in loaded if revision is not None}
     if number not in known:
         names = ", ".join(f"{state.name}@{known_number}" for known_number in sorted(known, key=int))

@@ -32,6 +32,8 @@ PAUSES_S = (0.0, 1.0, 2.0, 5.0, 15.0, 60.0)
 """Waits before the second, third … start in a row."""
 
 log = logging.getLogger(__name__)
+_LOOPBACK = httpx.Client(trust_env=False)
+"""A client of its own for every question would read all certificates of this machine each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,7 @@ class Supervised:
 
     def _answers(self, endpoint: Endpoint) -> bool:
         try:
-            answer = httpx.get(endpoint.url + self._program.health, timeout=5.0, trust_env=False)
+            answer = _LOOPBACK.get(endpoint.url + self._program.health, timeout=5.0)
         except httpx.TransportError:
             return False
         return answer.status_code == 200

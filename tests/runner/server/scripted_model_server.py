@@ -1,4 +1,6 @@
-"""A model server that speaks the real protocol and knows no model. `$ARENA_HOME/fail_probe` makes generation fail."""
+"""A model server that speaks the real protocol and knows no model.
+
+`$ARENA_HOME/fail_probe` makes generation fail, `$ARENA_HOME/fail_ADAPTER` that of one adapter."""
 
 import argparse
 import json
@@ -46,7 +48,7 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(status, {"name": body["name"]})
         elif body["adapter"] not in ADAPTERS:
             self.reply(404, {"code": "unknown-adapter", "message": f"{body['adapter']} is not loaded"})
-        elif (HOME / "fail_probe").exists():
+        elif any((HOME / f"fail_{what}").exists() for what in ("probe", body["adapter"])):
             self.reply(500, {"code": "generation-failed", "message": "out of luck"})
         else:
             finish = {"reason": "stop", "prompt_tokens": 1, "completion_tokens": 3}
