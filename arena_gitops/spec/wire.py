@@ -38,6 +38,7 @@ from arena_gitops.spec.digest import Fingerprint
 from arena_gitops.spec.job import Digest, JobEvent, JobInputs, JobSpec, ModelRef, RunStatus
 from arena_gitops.spec.memory import ModelFacts
 from arena_gitops.spec.resource import Frozen, Name
+from arena_gitops.spec.serving import Capacity, Rollout
 
 REQUEST_ID = "X-Request-Id"
 """Header that names a request, from the command through the server's log to the worker it starts"""
@@ -278,42 +279,12 @@ class ExperimentSpec(Frozen):
     """raised to train the same thing once more; `PutResource.rerun` repeats it"""
 
 
-CANARY_PERCENT = 10
-
-
 class Gate(Frozen):
     """What a checkpoint must reach before it serves."""
 
     metric: str = "eval/reward"
     min: float | None = None
     min_delta: float | None = None
-
-
-class Rollout(Frozen):
-    """A stored deployment's strategy with its defaults; `spec.kinds.deployment.Strategy` says what each means."""
-
-    type: Literal["recreate", "blue_green", "canary"] = "blue_green"
-    percent: int | None = None
-    watch: float = 300.0
-    """seconds"""
-    max_error_rate: float = 0.05
-    min_requests: int = 20
-    max_first_token: float | None = None
-    deadline: float = 900.0
-    """seconds"""
-    auto_rollback: bool = True
-
-    @property
-    def share(self) -> int:
-        """Percent of the sessions that a canary answers."""
-        return self.percent or CANARY_PERCENT
-
-
-class Capacity(Frozen):
-    """How much is asked of a deployment at a time; None: the server's own."""
-
-    concurrent: int | None = None
-    queue: int | None = None
 
 
 class DeploymentSpec(Frozen):

@@ -8,7 +8,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from arena_gitops.spec.job import ModelRef
-from arena_gitops.spec.wire import DeploymentSpec, Rollout
+from arena_gitops.spec.serving import Rollout
+from arena_gitops.spec.wire import DeploymentSpec
 from arena_runner.server.services import targets
 from arena_runner.server.services.deployments import residents
 from arena_runner.server.services.targets import Target, Waiting

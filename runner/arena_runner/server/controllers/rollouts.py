@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from arena_gitops.spec.wire import Rollout
+from arena_gitops.spec.serving import Rollout
 from arena_runner.server.controllers.look import Look, look_at, numbered
 from arena_runner.server.services import jobs, runs
 from arena_runner.server.services.targets import Target
