@@ -92,6 +92,26 @@ class DesiredState:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """What a platform cannot do, said in words before anything is tried; our own server has none of these."""
+
+    refused: Mapping[Address, str] = field(default_factory=lambda: MappingProxyType({}))
+    """what cannot be made there as it is declared, and why"""
+    unheeded: Mapping[Address, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """what is declared and not acted on there"""
+    unread: Mapping[Address, str] = field(default_factory=lambda: MappingProxyType({}))
+    """what is known to have other content, of which nothing else is kept"""
+    leftovers: tuple[str, ...] = ()
+    """what goes on there, is not wanted any more, and cannot be ended"""
+    raises_in_flight: bool = True
+    """whether a run at work can be given more steps"""
+    deploys_ahead: bool = True
+    """whether somebody there promotes a checkpoint once its run has ended"""
+    judges_manifests: bool = False
+    """whether only the platform knows what it trains: our own list of algorithms is no reason to refuse"""
+
+
+@dataclass(frozen=True, slots=True)
 class ObservedState:
     """What one stack owns on a platform, and what the platform can do."""
 
@@ -111,6 +131,7 @@ class ObservedState:
     """credits; None where the platform does not say"""
     models: Mapping[str, ModelFacts] = field(default_factory=lambda: MappingProxyType({}))
     """name of a base model → its shape"""
+    limits: Limits = field(default_factory=Limits)
 
     @property
     def serial(self) -> str:

@@ -94,7 +94,9 @@ def apply(
     allowed = allow | ({app.ALLOW_DIRTY} if allow_dirty else frozenset())
     follower = Follower(session)
     world = app.World(
-        session.using(connect(choice, os.environ, create=True, say=session.say)),
+        session.using(
+            connect(choice, os.environ, create=True, say=session.say, book=repository.desired.resources)
+        ),
         journal=repository.journal(choice),
         listener=follower,
         claim=claim(os.environ, patience_s=lock_timeout),

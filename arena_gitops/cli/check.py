@@ -14,8 +14,8 @@ from arena_gitops.cli import options
 from arena_gitops.cli.plan import write_atomically
 from arena_gitops.cli.session import Session
 from arena_gitops.cli.stack import Repository
-from arena_gitops.cli.target import connect
-from arena_gitops.errors import CheckFailedError
+from arena_gitops.cli.target import CLOUD, connect
+from arena_gitops.errors import CheckFailedError, UsageError
 from arena_gitops.report import checks as report
 
 
@@ -57,6 +57,8 @@ def check(
     text = form == "text" and not session.json
     if run:
         choice = repository.choose(target)
+        if choice.platform == CLOUD:
+            raise UsageError(f"{choice.name} runs no checks by themselves; add --target local")
         platform = session.using(connect(choice, os.environ, create=True, say=session.say))
         found = inspection.run(platform, repository.desired, chosen, _say if text else silent)
     else:

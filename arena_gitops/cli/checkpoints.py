@@ -12,7 +12,7 @@ import click
 from arena_gitops.cli import figures, options
 from arena_gitops.cli.session import Session
 from arena_gitops.cli.stack import open_stack
-from arena_gitops.errors import BlockedError, PlatformError, PlatformUnreachableError, UsageError
+from arena_gitops.errors import BlockedError, PlatformError, UsageError
 from arena_gitops.platforms.http import HttpPlatform
 from arena_gitops.spec.job import Checkpoint, RunStatus
 from arena_gitops.spec.resource import Address
@@ -63,10 +63,9 @@ def pull(
     Every file is compared with its digest; the folder appears whole or not at all.
     """
     stack = open_stack(session, target, namespace)
-    if not isinstance(stack.platform, HttpPlatform):
-        raise PlatformUnreachableError("there is no local server yet: nothing has been applied here")
+    server = stack.own_server()
     name = experiment.removeprefix("experiment/")
-    document = stack.platform.observe(stack.owner).resources.get(Address("experiment", name))
+    document = server.observe(stack.owner).resources.get(Address("experiment", name))
     if document is None or document.run is None:
         raise UsageError(f"stack {stack.owner.stack} has no trained experiment/{name} here")
     chosen = choose(document.run, checkpoint)
@@ -76,7 +75,7 @@ def pull(
     partial = folder.with_name(f".{folder.name}.part")
     partial.mkdir(parents=True, exist_ok=True)
     for file, digest in chosen.files.items():
-        _download(stack.platform, digest, partial / _inside(file))
+        _download(server, digest, partial / _inside(file))
     (partial / "README.md").write_text(card(document, document.run, chosen), "utf-8")
     partial.rename(folder)
     if session.json:

@@ -30,7 +30,9 @@ def drift(ctx: click.Context, *, target: str | None, namespace: str, detailed_ex
     session = ctx.ensure_object(Session)
     repository = Repository.read(namespace)
     choice = repository.choose(target)
-    platform = session.using(connect(choice, os.environ, say=session.say, run_named=False))
+    platform = session.using(
+        connect(choice, os.environ, say=session.say, run_named=False, book=repository.desired.resources)
+    )
     planned, observed = app.compare(platform, repository.desired, target=choice.name)
     found = find_drift(planned, repository.desired, observed)
     if session.json:

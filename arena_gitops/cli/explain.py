@@ -31,7 +31,9 @@ def explain(session: Session, *, address: str, target: str | None, namespace: st
     """
     repository = Repository.read(namespace)
     choice = repository.choose(target)
-    platform = session.using(connect(choice, os.environ, say=session.say, run_named=False))
+    platform = session.using(
+        connect(choice, os.environ, say=session.say, run_named=False, book=repository.desired.resources)
+    )
     planned, observed = app.compare(platform, repository.desired, target=choice.name)
     known = {str(known) for known in (*repository.desired.resources, *observed.resources)}
     if address not in known:

@@ -18,7 +18,7 @@ from arena_gitops.cli.target import LOCAL, connect
 from arena_gitops.errors import UsageError
 from arena_gitops.plan.model import Plan
 from arena_gitops.plan.scope import Scope
-from arena_gitops.platforms.absent import AbsentPlatform
+from arena_gitops.platforms.base import Platform
 from arena_gitops.platforms.http import HttpPlatform
 from arena_gitops.platforms.local import Home
 from arena_gitops.repo.load import load_at
@@ -95,7 +95,9 @@ def plan(
         planned = _offline(repository, target, _ref(against, offline=offline), scope, checks)
     else:
         choice = repository.choose(target)
-        platform = session.using(connect(choice, os.environ, say=session.say, run_named=False))
+        platform = session.using(
+            connect(choice, os.environ, say=session.say, run_named=False, book=repository.desired.resources)
+        )
         planned, observed = app.compare(
             platform, repository.desired, target=choice.name, allow=allow, scope=scope, checks=checks
         )
@@ -165,9 +167,7 @@ def _offline(
     return app.plan_offline(desired, base, target=name, against=f"git:{ref}", scope=scope, checks=checks)
 
 
-def _keep(
-    session: Session, planned: Plan, platform: HttpPlatform | AbsentPlatform, etag: str, form: str
-) -> None:
+def _keep(session: Session, planned: Plan, platform: Platform, etag: str, form: str) -> None:
     """Keep an answer that there is nothing to do, for the same question while nothing moves."""
     settled = planned.applyable and not planned.has_changes
     if session.question is None or not settled or not isinstance(platform, HttpPlatform):

@@ -15,7 +15,6 @@ from arena_gitops.cli.stack import open_stack
 from arena_gitops.errors import (
     FailedStep,
     PartialApplyError,
-    PlatformUnreachableError,
     UsageError,
     WaitTimeoutError,
 )
@@ -87,9 +86,8 @@ def _seat(session: Session, address: str, target: str | None, namespace: str) ->
     if not slash or kind != "deployment" or not name:
         raise UsageError(f"expected deployment/NAME, not {address!r}")
     stack = open_stack(session, target, namespace)
-    if not isinstance(stack.platform, HttpPlatform):
-        raise PlatformUnreachableError("there is no local server yet: nothing has been applied here")
-    return Seat(stack.platform, stack.owner, name)
+    server = stack.own_server()
+    return Seat(server, stack.owner, name)
 
 
 def _until(seat: Seat, arrived: Callable[[DeploymentStatus], bool], timeout: float) -> DeploymentStatus:

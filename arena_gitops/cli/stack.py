@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arena_gitops.cli.session import Session
-from arena_gitops.cli.target import Choice, choose, connect
-from arena_gitops.errors import PlatformUnreachableError, RepoError, UsageError
+from arena_gitops.cli.target import Choice, Reached, choose, connect
+from arena_gitops.errors import BlockedError, PlatformUnreachableError, RepoError, UsageError
 from arena_gitops.plan.scope import GIT, Scope, changed_since
 from arena_gitops.platforms.absent import AbsentPlatform
+from arena_gitops.platforms.arena_cloud.platform import ArenaCloudPlatform
 from arena_gitops.platforms.http import HttpPlatform
 from arena_gitops.repo.git import find_root
 from arena_gitops.repo.load import load, load_at, load_head
@@ -70,7 +71,15 @@ class Stack:
     """Whose resources, and where."""
 
     owner: Owner
-    platform: HttpPlatform | AbsentPlatform
+    platform: Reached
+
+    def own_server(self) -> HttpPlatform:
+        """The platform, for what only a server of ours can do; says why it is none."""
+        if isinstance(self.platform, HttpPlatform):
+            return self.platform
+        if isinstance(self.platform, ArenaCloudPlatform):
+            raise BlockedError(f"{self.platform.url} speaks a protocol that has no call for this")
+        raise PlatformUnreachableError("there is no local server yet: nothing has been applied here")
 
 
 def open_stack(session: Session, target: str | None, namespace: str) -> Stack:
@@ -87,7 +96,7 @@ def open_server(session: Session, target: str | None) -> HttpPlatform:
         raise PlatformUnreachableError(
             "there is no local server yet: nothing has been applied on this machine"
         )
-    return platform
+    return platform if isinstance(platform, HttpPlatform) else HttpPlatform(platform.url, door=platform.door)
 
 
 def choose_anywhere(target: str | None) -> Choice:

@@ -12,13 +12,21 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Literal
 
+from arena_gitops.cli.credentials import origin
 from arena_gitops.cli.renewing import opener
 from arena_gitops.errors import UsageError
 from arena_gitops.platforms.absent import AbsentPlatform
+from arena_gitops.platforms.arena_cloud.platform import ArenaCloudPlatform
 from arena_gitops.platforms.http import HttpPlatform
-from arena_gitops.state import TargetSpec
+from arena_gitops.spec.resource import Address
+from arena_gitops.state import DesiredResource, TargetSpec
 
 LOCAL = "local"
+CLOUD: Literal["arena_cloud"] = "arena_cloud"
+HOSTED = "https://arena.agilerl.com"
+"""Where hosted Arena is, unless a target says otherwise."""
+
+Reached = HttpPlatform | AbsentPlatform | ArenaCloudPlatform
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +39,8 @@ class Choice:
     """None for the embedded server"""
     chosen_by: Literal["flag", "environment", "repository", "nobody"]
     options: Mapping[str, str] = field(default_factory=dict)
+    platform: Literal["http", "arena_cloud"] = "http"
+    """which protocol is spoken there"""
 
     @property
     def is_local(self) -> bool:
@@ -63,7 +73,7 @@ def _choose(
     if flag is not None:
         return _named(flag, targets, "flag")
     if url := environ.get("ARENA_BASE_URL"):
-        return Choice(url, url, "environment")
+        return Choice(url, url, "environment", platform=_protocol(url, targets))
     if default_target is not None:
         return _named(default_target, targets, "repository")
     return Choice(LOCAL, None, "nobody", _options(targets))
@@ -75,16 +85,24 @@ def _named(name: str, targets: Mapping[str, TargetSpec], by: Literal["flag", "re
         if name == LOCAL:
             return Choice(LOCAL, None, by)
         if name.startswith(("http://", "https://")):
-            return Choice(name, name, by)
+            return Choice(name, name, by, platform=_protocol(name, targets))
         raise UsageError(_unknown(name, targets))
     if target.platform == LOCAL:
         return Choice(name, None, by, target.options)
     if target.platform == "http" and target.url:
         return Choice(name, target.url, by, target.options)
+    if target.platform == CLOUD:
+        return Choice(name, target.url or HOSTED, by, target.options, platform=CLOUD)
     raise UsageError(
         f"target {name!r} (platform {target.platform}) cannot be reached by this version; "
-        "expected `platform: local`, or `platform: http` with a `url`"
+        "expected `platform: local`, `platform: arena_cloud`, or `platform: http` with a `url`"
     )
+
+
+def _protocol(url: str, targets: Mapping[str, TargetSpec]) -> Literal["http", "arena_cloud"]:
+    """Which protocol an address speaks: what the repository says of it decides nothing but that."""
+    hosted = {HOSTED, *(t.url for t in targets.values() if t.platform == CLOUD and t.url)}
+    return CLOUD if origin(url) in {origin(one) for one in hosted} else "http"
 
 
 def _unknown(name: str, targets: Mapping[str, TargetSpec]) -> str:
@@ -107,7 +125,8 @@ def connect(
     say: Callable[[str], None],
     create: bool = False,
     run_named: bool = True,
-) -> HttpPlatform | AbsentPlatform:
+    book: Mapping[Address, DesiredResource] | None = None,
+) -> Reached:
     """Reach the chosen server.
 
     Args:
@@ -117,9 +136,13 @@ def connect(
         create: Make a local server where none has ever been; only an apply does that.
         run_named: Whether `targets.local.runner` may be started. Not by a plan, which runs nothing that the
             repository names.
+        book: What the repository declares, for a platform that knows names only.
     """
     if choice.url is not None:
-        return HttpPlatform(choice.url, opener(choice.url, environ, key_allowed=key_allowed(choice)))
+        token = opener(choice.url, environ, key_allowed=key_allowed(choice))
+        if choice.platform == CLOUD:
+            return ArenaCloudPlatform(choice.url, token, book=book)
+        return HttpPlatform(choice.url, token)
     from arena_gitops.platforms.local import Home, find_runner, open_local
 
     home = Home.of(environ)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from arena_gitops.plan import cost, safety, units, wording
+from arena_gitops.plan import cost, limits, safety, units, wording
 from arena_gitops.plan.classify import TRAINED, VERSIONED, Finding, classify, range_of, spec_at
 from arena_gitops.plan.dependants import going_first, users
 from arena_gitops.plan.estimate import History
@@ -129,6 +129,7 @@ class Planner:
             verdict = _Verdict(Action.CREATE, "new_in_repo")
         old = self.moved.get(resource.address)
         block = safety.conflict(resource.address, self.observed)
+        block = block or limits.refused(resource.address, verdict.action, self.observed)
         block = block or self._untrainable(resource, verdict.action)
         if old is not None:
             document = self.observed.resources[old]
@@ -152,11 +153,16 @@ class Planner:
             and self._covers(known, resource)
         ):
             action, message = Action.REUSE, f"{message}; {wording.known_run(known)}"
+        if action is Action.NEW_VERSION and finding.cause is Cause.PARENT:
+            message = self.observed.limits.unread.get(resource.address, message)
+        if limits.waits(finding.cause, phase, self.observed):
+            action, message = Action.PENDING, f"{message}; once its run has ended, the next apply resumes it"
         if action is Action.NOOP and resource.address in self.stale:
             action, reason, message = Action.STALE, "upstream_changed", self.stale[resource.address].message
         if action is Action.HELD:
             reason = f"run_{phase.value}"
-        block = safety.resumable(action, document) or self._untrainable(resource, action)
+        block = limits.refused(resource.address, action, self.observed) or safety.resumable(action, document)
+        block = block or self._untrainable(resource, action)
         verdict = _Verdict(action, reason, message, finding, interrupts=cell.interrupts)
         return self._finished(resource, document, verdict.unless(block))
 

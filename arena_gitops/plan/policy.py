@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from arena_gitops.plan import limits
 from arena_gitops.plan.classify import TRAINED, spec_at
 from arena_gitops.plan.cost import tier_of
 from arena_gitops.plan.model import Change, CheckOutcome, CheckStatus, PlanCost
@@ -53,6 +54,7 @@ def checks(
         *_floating(policy, touched),
         *_offered(observed, touched),
         *_fit(changes),
+        *limits.checks(observed, touched),
     ]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from arena_gitops.plan import limits
 from arena_gitops.plan.classify import TRAINED
 from arena_gitops.plan.model import Action, Change
 from arena_gitops.plan.phase import Phase, numbered, phase_of
@@ -25,7 +26,8 @@ def annotate(changes: Iterable[Change], desired: DesiredState, observed: Observe
     """Say on each deployment what the server will do with it once the runs of this plan have ended."""
     changes = list(changes)
     by_address = {change.address: change for change in changes}
-    return [_annotated(change, by_address, desired, observed) for change in changes]
+    told = [_annotated(change, by_address, desired, observed) for change in changes]
+    return [limits.deployed_later(change, by_address, desired, observed) for change in told]
 
 
 def _annotated(

@@ -89,6 +89,8 @@ def is_protected(document: ResourceDocument) -> bool:
 
 def trainable(resource: DesiredResource, observed: ObservedState) -> Block | None:
     """Only what this platform can train may be submitted."""
+    if observed.limits.judges_manifests:
+        return None
     name = algorithm_of(resource)
     rooms = ALGORITHMS if observed.algorithms is None else frozenset(observed.algorithms)
     if name not in rooms:

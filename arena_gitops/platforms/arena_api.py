@@ -33,6 +33,8 @@ from arena_gitops.platforms.arena_rows import (
     RunOfExperiment,
     StreamLine,
     Submitted,
+    TierRow,
+    Tiers,
 )
 from arena_gitops.platforms.door import JSON, Door, Request, json_body
 from arena_gitops.platforms.multipart import FilePart, Form, Sent
@@ -196,6 +198,10 @@ class ArenaApi:
         return self._get(
             "/experiments/metrics", tuple[str, ...], {"experiment_name": name, "project": project}
         )
+
+    def tiers(self) -> Mapping[str, TierRow]:
+        """The compute classes, by their ids."""
+        return self._get("/resources/list", Tiers).tiers
 
     def models(self) -> tuple[Model, ...]:
         """The base models of the server."""

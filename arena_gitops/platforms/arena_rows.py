@@ -95,6 +95,8 @@ class Experiment(Row):
     message: str | None = None
     step: int | None = None
     max_steps: int | None = None
+    asked_steps: int | None = None
+    """before a server's own limit; ours says it"""
     fitness: float | None = None
     run_id: str | None = None
     mlflow_url: str | None = None
@@ -152,6 +154,23 @@ class OneDeployment(Deployment):
 
     settled: bool | None = None
     """whether it serves what it should; None where a server does not say"""
+
+
+class TierRow(Row):
+    """A compute class."""
+
+    name: str
+    price_per_node_hour: float = 0.0
+    num_cpus: int = 0
+    ram_gb: float = 0.0
+    gpu_type: str | None = None
+    num_gpus: int | None = None
+
+
+class Tiers(Row):
+    """Every compute class."""
+
+    tiers: dict[str, TierRow]
 
 
 class Model(Row):

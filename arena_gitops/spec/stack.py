@@ -30,7 +30,7 @@ class Target(Frozen):
     model_config = ConfigDict(json_schema_extra=_NEEDS_URL)
 
     platform: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
-    """file of `arena_gitops.platforms`: local, http …"""
+    """file of `arena_gitops.platforms`: local, http, arena_cloud …"""
     url: Annotated[str, Field(pattern=_URL)] | None = None
     runner: str | None = None
     """of a local target: the `arena-runner` program, when it is not beside the interpreter or on PATH"""

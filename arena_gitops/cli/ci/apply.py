@@ -81,7 +81,9 @@ def apply(
     actions = session.using(Actions.read(os.environ))
     repository = Repository.read(namespace)
     choice = repository.choose(target)
-    platform = session.using(connect(choice, os.environ, create=True, say=session.say))
+    platform = session.using(
+        connect(choice, os.environ, create=True, say=session.say, book=repository.desired.resources)
+    )
     planned = app.plan(app.World(platform), repository.desired, target=choice.name)
     place = place_of(actions, repository.root, choice.name).place
     actions.output(plan_id=planned.plan_id)

@@ -34,7 +34,9 @@ def drift(ctx: click.Context, *, target: str | None, namespace: str) -> None:
     actions = session.using(Actions.read(os.environ))
     repository = Repository.read(namespace)
     choice = repository.choose(target)
-    platform = session.using(connect(choice, os.environ, say=session.say, run_named=False))
+    platform = session.using(
+        connect(choice, os.environ, say=session.say, run_named=False, book=repository.desired.resources)
+    )
     planned, observed = app.compare(platform, repository.desired, target=choice.name)
     found = find_drift(planned, repository.desired, observed)
     place = place_of(actions, repository.root, choice.name).place

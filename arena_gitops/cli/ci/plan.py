@@ -102,7 +102,9 @@ def _find(
     choice = repository.choose(target)
     found = place_of(actions, root, choice.name)
     try:
-        platform = session.using(connect(choice, os.environ, say=session.say, run_named=False))
+        platform = session.using(
+            connect(choice, os.environ, say=session.say, run_named=False, book=repository.desired.resources)
+        )
         made = app.plan(app.World(platform), repository.desired, target=choice.name, allow=allow)
     except AuthError:
         pull = actions.pull

@@ -32,7 +32,10 @@ def open_place(session: Session, target: str | None) -> Place:
     platform = session.using(connect(choice, os.environ, say=session.say, create=True))
     if isinstance(platform, AbsentPlatform):
         raise PlatformUnreachableError("there is no local server here, and none was started")
-    return Place(platform, ArenaApi(platform.door), _memory(choice))
+    native = (
+        platform if isinstance(platform, HttpPlatform) else HttpPlatform(platform.url, door=platform.door)
+    )
+    return Place(native, ArenaApi(platform.door), _memory(choice))
 
 
 def remembered(target: str | None) -> Memory:

@@ -10,6 +10,7 @@ from arena_gitops.cli.credentials import origin, token_for
 from arena_gitops.cli.target import choose, connect
 from arena_gitops.errors import AuthError, UsageError
 from arena_gitops.platforms.absent import AbsentPlatform
+from arena_gitops.platforms.arena_cloud.platform import ArenaCloudPlatform
 from arena_gitops.platforms.http import HttpPlatform
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import Owner
@@ -20,7 +21,9 @@ TARGETS = {
     "local": TargetSpec("local", "local", options={"runner": "/opt/arena-runner"}),
     "prod": TargetSpec("prod", "http", PROD),
     "hosted": TargetSpec("hosted", "arena_cloud"),
+    "other": TargetSpec("other", "slurm"),
 }
+HOSTED = "https://arena.agilerl.com"
 BASE = {"ARENA_BASE_URL": "https://other.example.org"}
 
 
@@ -28,6 +31,7 @@ BASE = {"ARENA_BASE_URL": "https://other.example.org"}
     ("flag", "environ", "default", "expected"),
     [
         ("prod", BASE, "local", PROD),
+        ("hosted", {}, "local", HOSTED),
         ("https://x.example.org", BASE, "local", "https://x.example.org"),
         ("local", BASE, "prod", None),
         (None, BASE, "prod", "https://other.example.org"),
@@ -50,8 +54,33 @@ def test_an_unknown_target_suggests_the_nearest():
 
 
 def test_a_platform_without_an_adapter_is_refused_by_name():
-    with pytest.raises(UsageError, match="arena_cloud"):
-        choose("hosted", {}, TARGETS, None)
+    with pytest.raises(UsageError, match="slurm"):
+        choose("other", {}, TARGETS, None)
+
+
+@pytest.mark.parametrize(
+    ("flag", "environ", "expected"),
+    [
+        ("hosted", {}, "arena_cloud"),
+        (HOSTED, {}, "arena_cloud"),
+        (None, {"ARENA_BASE_URL": f"{HOSTED}/"}, "arena_cloud"),
+        (None, BASE, "http"),
+        ("prod", {}, "http"),
+    ],
+)
+def test_an_address_of_hosted_arena_is_spoken_to_in_its_protocol(flag, environ, expected):
+    assert choose(flag, environ, TARGETS, None).platform == expected
+
+
+def test_a_hosted_target_gets_the_key_of_its_origin_only(tmp_path):
+    environ = {"HOME": str(tmp_path), "ARENA_API_KEY": "key"}
+    platform = connect(choose("hosted", environ, TARGETS, None), environ, say=print, book={})
+    assert isinstance(platform, ArenaCloudPlatform)
+    assert platform.url == HOSTED
+    platform.close()
+    for asked in (choose(None, environ, TARGETS, "hosted"), choose("hosted", environ | BASE, TARGETS, None)):
+        with pytest.raises(AuthError, match="ARENA_API_KEY is only for"):
+            connect(asked, environ | (BASE if asked.chosen_by == "flag" else {}), say=print, book={})
 
 
 @pytest.mark.parametrize("default", [None, "local"])

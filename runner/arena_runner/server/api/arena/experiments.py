@@ -97,6 +97,7 @@ def metrics(
 def _row(one: Listed) -> dict[str, Any]:
     manifest = one.spec["manifest"]
     row = {"name": one.name, "project": one.spec.get("project"), "algorithm": manifest["algorithm"]["name"]}
+    row["asked_steps"] = manifest["training"]["max_steps"]
     row |= {"version": one.document.version, "managed_by": one.document.owner.stack, "id": one.document.name}
     return row | _status(one.document.run) if one.document.run else row
 
