@@ -105,6 +105,8 @@ class Limits:
     """what goes on there, is not wanted any more, and cannot be ended"""
     raises_in_flight: bool = True
     """whether a run at work can be given more steps"""
+    removes: bool = True
+    """whether anything can be taken off it; a run at work can always be stopped"""
     deploys_ahead: bool = True
     """whether somebody there promotes a checkpoint once its run has ended"""
     judges_manifests: bool = False

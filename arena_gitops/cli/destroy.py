@@ -78,11 +78,11 @@ def destroy(
     elif approval.given or session.events or json_into:
         raise UsageError("-o only plans: leave out --yes, --expect-plan, --events and --json-into")
     repository = Repository.read(namespace)
-    choice = repository.choose(target)
+    choice, book = repository.choose(target), repository.desired.resources
     wanted = Scope(select=(*addresses, *select), destroy=True, purge=purge)
     scope = repository.resolved(wanted)
     if out is not None:
-        platform = session.using(connect(choice, os.environ, say=session.say, run_named=False))
+        platform = session.using(connect(choice, os.environ, say=session.say, run_named=False, book=book))
         planned = app.plan(
             app.World(platform), repository.desired, target=choice.name, allow=allow, scope=scope
         )
@@ -91,7 +91,7 @@ def destroy(
         ctx.exit(app.exit_code(planned, detailed=False))
     follower = Follower(session)
     world = app.World(
-        session.using(connect(choice, os.environ, say=session.say)),
+        session.using(connect(choice, os.environ, say=session.say, book=book)),
         journal=repository.journal(choice),
         listener=follower,
         claim=claim(os.environ, patience_s=lock_timeout),

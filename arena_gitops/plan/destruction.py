@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from arena_gitops.errors import Diagnostic, Severity
-from arena_gitops.plan import policy, safety, wording
+from arena_gitops.plan import limits, policy, safety, wording
 from arena_gitops.plan.dependants import going_first, users
 from arena_gitops.plan.matrix import Cause, outcome
 from arena_gitops.plan.model import Action, Change, CheckOutcome, FingerprintChange, order
@@ -79,6 +79,7 @@ class Destruction:
         action = Action.DESTROY if self.scope.purge or address.kind == "deployment" else Action.RETIRE
         staying = sorted(known.get(address, frozenset()) - asked)
         block = safety.destruction(document, staying)
+        block = block or limits.stays(document, self.observed, purge=self.scope.purge)
         return Change(
             address=str(address),
             action=Action.BLOCKED if block else action,

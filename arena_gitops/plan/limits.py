@@ -27,6 +27,14 @@ def refused(address: Address, action: Action, observed: ObservedState) -> Block 
     return Block("platform_cannot", why) if why is not None and action.acts else None
 
 
+def stays(document: ResourceDocument, observed: ObservedState, *, purge: bool) -> Block | None:
+    """What `arena destroy` cannot take off there; what a run is doing can be ended everywhere."""
+    working = document.run is not None and not document.run.state.ended
+    if observed.limits.removes or (working and not purge):
+        return None
+    return Block("platform_cannot", "nothing is deleted by us on this platform; remove it there by hand")
+
+
 def waits(cause: Cause, phase: Phase, observed: ObservedState) -> bool:
     """Whether more steps have to wait until a run at work has ended."""
     return cause is Cause.BUDGET_RAISED and phase.in_flight and not observed.limits.raises_in_flight

@@ -16,6 +16,8 @@ CANNOT = {
     "test_a_retired_deployment_is_gone": "undeploy",
     "test_a_plan_that_was_applied_is_empty_afterwards": "deploy the best checkpoint, or `step_N`",
     "test_a_stored_file_can_be_read_again_within_a_limit": "say what differs from the version before",
+    "test_what_is_purged_is_gone_for_good": "delete anything",
+    "test_a_run_that_another_experiment_shares_outlives_a_purge": "delete anything",
     **dict.fromkeys(
         (
             "test_one_at_a_time_and_the_other_is_told_who_holds_it_since_when",

@@ -138,8 +138,12 @@ class ArenaCloudPlatform:
             self._answers[body.owner, address, idempotency_key] = content, document
             return document
 
-    def retire(self, address: Address, owner: Owner, *, etag: str, fence: int | None = None) -> None:
-        """Forget it. What its run is doing ends; a deployment cannot be ended, and is refused."""
+    def retire(
+        self, address: Address, owner: Owner, *, etag: str, fence: int | None = None, purge: bool = False
+    ) -> None:
+        """Forget it. What its run is doing ends; a deployment cannot be ended, and nothing deleted."""
+        if purge:
+            raise BlockedError(f"{address}: nothing can be deleted on this platform")
         with self._lock:
             before = self._state(owner, self._look(owner)).resources.get(address)
             if before is None:

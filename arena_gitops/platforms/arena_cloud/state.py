@@ -132,6 +132,7 @@ class _Reading:
             unread=MappingProxyType(dict(self._unread(documents))),
             leftovers=tuple(sorted(self._leftovers())),
             raises_in_flight=False,
+            removes=False,
             deploys_ahead=False,
             judges_manifests=True,
         )

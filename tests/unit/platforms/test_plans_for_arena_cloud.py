@@ -142,6 +142,13 @@ def test_what_is_removed_is_forgotten_once_its_run_is_stopped():
     assert not plan(without, seen(version(stack(), status="stopped"))).has_changes
 
 
+def test_destroy_stops_what_works_and_says_that_the_rest_stays():
+    planned = plan(stack(), seen(version(stack(), status="running")), destroy=True)
+    assert change(planned, str(EXPERIMENT)).action is Action.RETIRE
+    assert not planned.applyable
+    assert "nothing is deleted by us" in change(planned, "dataset/words").message
+
+
 def test_what_serves_on_is_named_by_every_plan():
     first, second = version(stack()), version(stack(set={"algorithm.lr": 3e-5}), 2)
     planned = plan(stack(set={"algorithm.lr": 3e-5}), seen(first, second, deployed=[first, second]))
