@@ -24,8 +24,8 @@ from arena_gitops.errors import LockedError
 from arena_runner.server.home import Home
 from arena_runner.server.processes import Identity
 
-LOCK_WAIT_S = 25.0
-"""A predecessor that is draining needs up to ten seconds and a little more."""
+LOCK_WAIT_S = 60.0
+"""A predecessor that is stopping has ended by then, whatever hangs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,14 @@
 """`arena-runner server`: build the world, start the controllers, answer HTTP, and stop in good order.
 
-Stopping (SIGTERM, SIGINT): withdraw the announcement, hand out nothing new, let workers save while the API still
-answers them, then end controllers, model servers, MLflow and at last HTTP. A second signal ends at once.
+Stopping (SIGTERM, SIGINT): withdraw the announcement, take and hand out nothing new, let workers save while the API
+still answers them, let requests in flight end, then end controllers, model servers and MLflow. A second signal ends at
+once, and so does the time.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -32,6 +34,11 @@ from arena_runner.server.settings import load_settings, load_tiers
 from arena_runner.server.store.address import VARIABLE, database_of
 from arena_runner.server.store.database import Store
 from arena_runner.server.world import VERSION, World
+
+GRACE_S = 10
+"""What requests in flight have, once the workers have saved; then they are ended in words (`api.parting`)."""
+BOUND_S = 55.0
+"""From the signal to the end of the process, whatever hangs; a kill by then loses nothing either."""
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +90,7 @@ def serve(home: Home, host: str, port: int, mlflow_uri: str | None, database: st
             create_app(world),
             log_config=None,
             access_log=False,
-            timeout_graceful_shutdown=5,
+            timeout_graceful_shutdown=GRACE_S,
             timeout_keep_alive=75,
         )
         http = _Http(config, plant, lambda: life.announce(home, port=bound, token=token, version=VERSION))
@@ -150,9 +157,19 @@ class _Http(uvicorn.Server):
             return
         self._drain = threading.Thread(target=self._drain_then_exit, name="drain")
         self._drain.start()
+        last = threading.Timer(BOUND_S, _end_now)
+        last.daemon = True
+        last.start()
 
     def _drain_then_exit(self) -> None:
         try:
             self._plant.drain()
         finally:
             self.should_exit = True
+
+
+def _end_now() -> None:
+    """Something hangs: the store is as good as after a kill, and what the processes left do is known by their records."""
+    log.error("not ended %g s after being asked to; ending at once", BOUND_S)
+    logging.shutdown()
+    os._exit(1)

@@ -1,11 +1,14 @@
 """A model server that speaks the real protocol and knows no model.
 
-`$ARENA_HOME/fail_probe` makes generation fail, `$ARENA_HOME/fail_ADAPTER` that of one adapter."""
+`$ARENA_HOME/fail_probe` makes generation fail, `$ARENA_HOME/fail_ADAPTER` that of one adapter. A stream has as many
+pieces as its prompt's last word says, ten in a second.
+"""
 
 import argparse
 import json
 import os
 import sys
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -50,10 +53,22 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(404, {"code": "unknown-adapter", "message": f"{body['adapter']} is not loaded"})
         elif any((HOME / f"fail_{what}").exists() for what in ("probe", body["adapter"])):
             self.reply(500, {"code": "generation-failed", "message": "out of luck"})
+        elif self.path == "/generate_stream":
+            self.stream(body)
         else:
             finish = {"reason": "stop", "prompt_tokens": 1, "completion_tokens": 3}
             text = f"{body['adapter']} says {ADAPTERS[body['adapter']]}"
             self.reply(200, {"results": [{"text": text, "finish": finish}], "seconds": 0.1})
+
+    def stream(self, body):
+        prompt = body.get("prompt") or body["messages"][-1]["content"]
+        self.send_response(200)
+        self.end_headers()
+        for n in range(pieces := int(prompt.split()[-1])):
+            self.wfile.write(json.dumps({"text": f"{n} "}).encode() + b"\n")
+            time.sleep(0.1)
+        finish = {"reason": "stop", "prompt_tokens": 1, "completion_tokens": pieces}
+        self.wfile.write(json.dumps({"finish": finish}).encode() + b"\n")
 
     def do_DELETE(self):
         if self.allowed():

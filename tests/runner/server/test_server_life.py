@@ -31,6 +31,16 @@ def test_a_second_server_for_the_same_home_refuses_and_names_the_first(shared_se
     assert f"runs already: pid {pid}" in second.stderr
 
 
+@pytest.mark.one_database
+def test_from_an_empty_folder_it_is_ready_in_three_seconds_and_light(make_server):
+    """CPU seconds, because the clock also shows what else this machine does; docs/operations.md has both."""
+    server = make_server("empty").start()
+    process = psutil.Process(server.process.pid)
+    assert sum(process.cpu_times()[:2]) < 3.0
+    assert process.memory_info().rss < 200 * 2**20
+    assert not [m.path for m in process.memory_maps() if "torch" in m.path or "/mlflow/" in m.path]
+
+
 def test_the_server_is_light_and_has_no_torch(shared_server):
     process = psutil.Process(shared_server.announcement()["pid"])
     assert process.memory_info().rss < 200 * 2**20

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from arena_runner.server import browser
 from arena_runner.server.api.answers import error
+from arena_runner.server.api.parting import Parting
 from arena_runner.server.api.requests import Requests, note_caller
 from arena_runner.server.auth import Identity, Role
 from arena_runner.server.refusals import RefusedError
@@ -90,6 +91,7 @@ def install(app: FastAPI) -> None:
         return error(422, "bad-request", "; ".join(lines))
 
     app.add_middleware(BodyLimit)
+    app.add_middleware(Parting)
     app.add_middleware(Requests)  # the last one added is the outermost
 
 
