@@ -28,6 +28,7 @@ from arena_gitops.errors import BlockedError, StaleError, UnexpectedChangesError
 from arena_gitops.evidence.contents import content_of
 from arena_gitops.evidence.gather import gather
 from arena_gitops.plan import offline
+from arena_gitops.plan.adoption import with_imports
 from arena_gitops.plan.build import build
 from arena_gitops.plan.compare import differences
 from arena_gitops.plan.model import Action, CheckStatus, Plan
@@ -35,7 +36,7 @@ from arena_gitops.plan.policy import REMOVALS
 from arena_gitops.plan.safety import ALLOW_INTERRUPT
 from arena_gitops.plan.scope import Scope
 from arena_gitops.plan.upstream import WHOLE
-from arena_gitops.platforms.base import Platform
+from arena_gitops.platforms.base import Platform, look
 from arena_gitops.spec.wire import Owner
 from arena_gitops.state import DesiredState, ObservedState
 
@@ -113,8 +114,12 @@ def compare(
     checks: Inspection | None = None,
 ) -> tuple[Plan, ObservedState]:
     """The plan, and the state of the platform it was made of."""
-    observed = platform.observe(desired.owner)
-    evidence = gather(desired, observed, lambda digest, limit: platform.read_blob(digest, limit=limit))
+    observed = look(platform, desired)
+    evidence = gather(
+        desired,
+        with_imports(desired, observed),
+        lambda digest, limit: platform.read_blob(digest, limit=limit),
+    )
     evidence = evidence.with_scores(checks.rewards if checks else (), desired, observed)
     planned = build(desired, observed, target=target, allow=allow, scope=scope, evidence=evidence)
     return planned, observed

@@ -66,6 +66,16 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
+class Import:
+    """One entry of `imports:`."""
+
+    id: str
+    """what the platform calls it"""
+    as_is: bool = False
+    """whether what the repository says counts as what was trained"""
+
+
+@dataclass(frozen=True, slots=True)
 class TargetSpec:
     """One entry of `arena.yaml: targets`."""
 
@@ -89,6 +99,8 @@ class DesiredState:
     moved: Mapping[Address, Address] = field(default_factory=lambda: MappingProxyType({}))
     """new address → the old one, as `arena.yaml: moved` says"""
     provenance: Provenance = field(default_factory=Provenance)
+    imports: Mapping[Address, Import] = field(default_factory=lambda: MappingProxyType({}))
+    """what is to be taken over from the platform"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +135,8 @@ class ObservedState:
     resources: Mapping[Address, ResourceDocument] = field(default_factory=lambda: MappingProxyType({}))
     foreign: Mapping[Address, str] = field(default_factory=lambda: MappingProxyType({}))
     """address → the stack that owns it"""
+    unmanaged: Mapping[Address, ResourceDocument] = field(default_factory=lambda: MappingProxyType({}))
+    """what no repository manages; looked up only where something of it is to be imported"""
     runs: Mapping[tuple[str, int], KnownRun] = field(default_factory=lambda: MappingProxyType({}))
     """run fingerprint and rerun → reusable run"""
     tiers: Mapping[str, Tier] = field(default_factory=lambda: MappingProxyType({}))

@@ -25,9 +25,10 @@ from arena_gitops.errors import (
     PartialApplyError,
     PlatformUnreachableError,
 )
-from arena_gitops.plan.model import Change, Plan, order
+from arena_gitops.plan.adoption import with_imports
+from arena_gitops.plan.model import Action, Change, Plan, order
 from arena_gitops.plan.upstream import settle
-from arena_gitops.platforms.base import Platform
+from arena_gitops.platforms.base import Platform, look
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import PutResource, ResourceDocument
 from arena_gitops.state import DesiredState, ObservedState
@@ -66,7 +67,7 @@ class Engine:
         """
         if not plan.applyable:
             raise BlockedError("the plan is blocked; nothing was changed")
-        observed = self.platform.observe(desired.owner)
+        observed = with_imports(desired, look(self.platform, desired))
         self._look_back(observed)
         barrier.require_fresh(plan, observed, strict=self.strict)
         settled = settle(desired, observed, plan.scope, plan.equivalent).desired
@@ -181,6 +182,7 @@ class _Work:
             fingerprint=resource.fingerprint,
             provenance=resource.provenance,
             rerun=int(resource.spec.get("rerun") or 0),
+            adopt=change.action is Action.IMPORT,
         )
         key = change.idempotency_key or ""
         return platform.put(change.at, body, etag=etag, idempotency_key=key, fence=fence)

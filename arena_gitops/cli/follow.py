@@ -29,6 +29,7 @@ PAST = {
     "resume": "resumed",
     "reuse": "reused",
     "promote": "chosen",
+    "import": "imported",
     "retire": "retired",
     "destroy": "destroyed",
 }

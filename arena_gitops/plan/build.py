@@ -11,6 +11,7 @@ from typing import Any
 
 from arena_gitops.errors import Diagnostic
 from arena_gitops.plan import cost, policy, promotion
+from arena_gitops.plan.adoption import with_imports
 from arena_gitops.plan.classify import range_of
 from arena_gitops.plan.destruction import Destruction
 from arena_gitops.plan.drift import out_of_band
@@ -41,6 +42,7 @@ COUNTED = (
     Action.MIGRATE,
     Action.REUSE,
     Action.MOVE,
+    Action.IMPORT,
     Action.RETIRE,
     Action.DESTROY,
     Action.PENDING,
@@ -71,12 +73,13 @@ def build(
     """
     if scope.destroy:
         return _destruction(desired, observed, target, allow, scope)
-    settled = settle(desired, observed, scope, evidence.equivalent)
-    moved = moves(settled.desired, observed) if scope.whole else {}
-    history = History.of(observed.resources.values())
-    planner = Planner(settled.desired, observed, settled.stale, allow, scope, moved, history)
-    everything = planner.changes(selected(scope, desired, observed))
-    everything = promotion.annotate(everything, settled.desired, observed)
+    seen = with_imports(desired, observed)
+    settled = settle(desired, seen, scope, evidence.equivalent)
+    moved = moves(settled.desired, seen) if scope.whole else {}
+    history = History.of(seen.resources.values())
+    planner = Planner(settled.desired, seen, settled.stale, allow, scope, moved, history)
+    everything = planner.changes(selected(scope, desired, seen))
+    everything = promotion.annotate(everything, settled.desired, seen)
     everything = [evidence.shown_on(change) for change in everything]
     changes = tuple(change for change in everything if change.action is not Action.NOOP or change.message)
     costs = cost.total(changes)

@@ -47,6 +47,8 @@ class Action(StrEnum):
     REUSE = "reuse"
     MOVE = "move"
     """a rename: put under the new name what the old one has; the old one is retired as its own change"""
+    IMPORT = "import"
+    """taken over from the platform as it is; nothing is started"""
     RETIRE = "retire"
     DESTROY = "destroy"
     PENDING = "pending"
@@ -84,7 +86,8 @@ SEVERITY: dict[Action, int] = {
     Action.BLOCKED: 0,
     Action.UPDATE: 1,
     Action.MOVE: 2,
-    # import is 2 too, 3 is cap: later rooms
+    Action.IMPORT: 2,
+    # 3 is cap: a later room
     Action.RESUME: 4,
     Action.MIGRATE: 5,
     Action.REUSE: 6,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from arena_gitops.plan import cost, limits, safety, units, wording
+from arena_gitops.plan import adoption, cost, limits, safety, units, wording
 from arena_gitops.plan.classify import TRAINED, VERSIONED, Finding, classify, range_of, spec_at
 from arena_gitops.plan.dependants import going_first, users
 from arena_gitops.plan.estimate import History
@@ -119,7 +119,20 @@ class Planner:
         if resource is None:
             return self._removed(address, self.observed.resources[address])
         document = self.observed.resources.get(address)
-        return self._created(resource) if document is None else self._compared(resource, document)
+        if document is None:
+            return self._created(resource)
+        if address in self.desired.imports and document.owner != self.desired.owner:
+            return self._imported(resource, document)
+        return self._compared(resource, document)
+
+    def _imported(self, resource: DesiredResource, document: ResourceDocument) -> Change:
+        wanted = self.desired.imports[resource.address]
+        finding = classify(resource, document, cap=self.observed.max_steps)
+        stated = wording.reason(finding, document, outcome(finding.cause, phase_of(document)).action)
+        block = adoption.difference(finding, document, wanted, stated)
+        message = wording.imported(document, differs=adoption.starts(finding, document))
+        verdict = _Verdict(Action.IMPORT, adoption.IMPORTED, message, finding)
+        return self._finished(resource, document, verdict.unless(block))
 
     def _created(self, resource: DesiredResource) -> Change:
         known = self._known(resource)
@@ -128,7 +141,9 @@ class Planner:
         else:
             verdict = _Verdict(Action.CREATE, "new_in_repo")
         old = self.moved.get(resource.address)
-        block = safety.conflict(resource.address, self.observed)
+        wanted = self.desired.imports.get(resource.address)
+        block = wanted and adoption.not_found(resource.address, wanted, self.observed.unmanaged)
+        block = block or safety.conflict(resource.address, self.observed)
         block = block or limits.refused(resource.address, verdict.action, self.observed)
         block = block or self._untrainable(resource, verdict.action)
         if old is not None:

@@ -113,6 +113,16 @@ def destroyed(document: ResourceDocument, *, purge: bool) -> str:
     return now + ("deleted for good, with its data" if purge else "forgotten, data is kept")
 
 
+def imported(document: ResourceDocument, *, differs: bool) -> str:
+    """What taking over means for one resource."""
+    made = f"{document.kind} {document.name} was made by a command: this stack takes it over"
+    if document.run is None:
+        return made
+    run = f"run {document.run.run_id} ({document.run.state.value}) stays as it is"
+    counts = "; what the repository says counts as what was trained" if differs else ""
+    return f"{made}, {run}{counts}"
+
+
 def _budget(cause: Cause, deciding: list[FieldChange], run: RunStatus) -> str:
     if cause is Cause.BUDGET_RAISED:
         return f"the run goes on from step {run.step:,}"

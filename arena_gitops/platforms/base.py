@@ -5,12 +5,14 @@ An adapter translates foreign exceptions into `arena_gitops.errors` and never re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from arena_gitops.spec.job import RunStatus
 from arena_gitops.spec.lease import Lease, LeaseRequest
-from arena_gitops.spec.resource import Address
+from arena_gitops.spec.resource import MAIN, Address
+from arena_gitops.spec.stack import RESERVED
 from arena_gitops.spec.wire import (
     CheckRequest,
     CheckResult,
@@ -19,7 +21,7 @@ from arena_gitops.spec.wire import (
     ResourceDocument,
     StoredEvent,
 )
-from arena_gitops.state import Blob, ObservedState
+from arena_gitops.state import Blob, DesiredState, ObservedState
 
 
 class Platform(Protocol):
@@ -114,3 +116,16 @@ class Platform(Protocol):
     def stop_run(self, run_id: str) -> RunStatus:
         """Ask a run to stop at its next iteration end; a run that has ended stays as it is."""
         ...
+
+
+def look(platform: Platform, desired: DesiredState) -> ObservedState:
+    """What a stack has here, and what nobody manages where some of it is to be imported."""
+    observed = platform.observe(desired.owner)
+    if desired.owner.namespace != MAIN or desired.imports.keys() <= observed.resources.keys():
+        return observed
+    return replace(observed, unmanaged=unmanaged(platform))
+
+
+def unmanaged(platform: Platform) -> Mapping[Address, ResourceDocument]:
+    """What commands have made by name; no repository manages it."""
+    return platform.observe(Owner(stack=RESERVED, namespace=MAIN)).resources

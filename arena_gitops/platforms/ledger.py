@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from arena_gitops.platforms.scripted import RunScript, history
+from arena_gitops.platforms.standing import resolved, waits
 from arena_gitops.spec.digest import digests_in
-from arena_gitops.spec.job import Checkpoint, RunState, RunStatus
+from arena_gitops.spec.job import RunState, RunStatus
 from arena_gitops.spec.resource import MAIN, Address
 from arena_gitops.spec.wire import (
     DeploymentSpec,
@@ -131,6 +132,20 @@ class Ledger:
         elif version.run_id in known:
             self._continue(self.runs[version.run_id], before, body)
         self._promote(body.owner.namespace)
+        return self._document(record)
+
+    def adopt(self, address: Address, body: PutResource) -> ResourceDocument:
+        """Take a record over as it is: what its new owner says counts as the content of its version."""
+        record = self._records[body.owner.namespace, address]
+        if address.kind != "experiment":
+            record.owner = body.owner
+            return self.put(address, body)
+        versions = self._versions[body.owner.namespace, address]
+        identity, files = body.fingerprint.run, digests_in(body.spec)
+        version = replace(record.version, identity=identity, rerun=body.rerun, files=files)
+        versions[versions.index(record.version)] = version
+        record.owner, record.body, record.version = body.owner, body, version
+        record.changes += 1
         return self._document(record)
 
     def retire(self, record: Record) -> None:
@@ -295,33 +310,11 @@ class Ledger:
             message = f"waiting for alias {spec.checkpoint[1:]} on {spec.experiment}"
             return now.model_copy(update={"message": message}) if now.revision == 0 else now
         if experiment is None or experiment.version.run_id is None:
-            return _waits(now, f"there is no experiment {spec.experiment}")
+            return waits(now, f"there is no experiment {spec.experiment}")
         status = self.runs[experiment.version.run_id].status
         if status.state is not RunState.COMPLETED:
-            return _waits(now, f"v{experiment.version.number} is {status.state.value}")
-        return _resolved(record.address, spec, now, status)
-
-
-def _resolved(
-    address: Address, spec: DeploymentSpec, now: DeploymentStatus, status: RunStatus
-) -> DeploymentStatus:
-    """A standing choice over a run that has completed."""
-    chosen = _chosen(status, spec.checkpoint)
-    if chosen is None:
-        have = ", ".join(checkpoint.label for checkpoint in status.checkpoints) or "none"
-        return _held(now, f"no checkpoint {spec.checkpoint}; there are: {have}")
-    if (refusal := _refusal(spec, chosen)) is not None:
-        return _held(now, refusal)
-    if now.state == "serving" and now.digest == chosen.digest:
-        return now
-    return DeploymentStatus(
-        state="serving",
-        revision=now.revision + 1,
-        run_id=status.run_id,
-        checkpoint=chosen.label,
-        digest=chosen.digest,
-        url=f"memory:///i/{address.name}",
-    )
+            return waits(now, f"v{experiment.version.number} is {status.state.value}")
+        return resolved(record.address, spec, now, status)
 
 
 def _known(run: Run) -> KnownRun:
@@ -362,31 +355,3 @@ def _training(body: PutResource) -> Any:
 
 def _raised(old: Any, new: Any, key: str) -> bool:
     return float(new.get(key) or "inf") > float(old.get(key) or "inf")
-
-
-def _chosen(status: RunStatus, checkpoint: str) -> Checkpoint | None:
-    """`best`, `step_N` (newest at or before N, the fittest member) or `step_N/mK`."""
-    if checkpoint == "best":
-        return status.best
-    step, _, member = checkpoint.removeprefix("step_").partition("/m")
-    fitting = [
-        c for c in status.checkpoints if c.step <= int(step) and (not member or c.member == int(member))
-    ]
-    newest = max((c.step for c in fitting), default=None)
-    return max((c for c in fitting if c.step == newest), key=lambda c: c.fitness or 0.0, default=None)
-
-
-def _refusal(spec: DeploymentSpec, chosen: Checkpoint) -> str | None:
-    least = spec.gate.min if spec.gate else None
-    if least is None or (chosen.fitness is not None and chosen.fitness >= least):
-        return None
-    return f"gate: {chosen.label} has {chosen.fitness}, at least {least:g} is wanted"
-
-
-def _waits(now: DeploymentStatus, message: str) -> DeploymentStatus:
-    """Before anything is served it is pending; afterwards what serves goes on serving."""
-    return now if now.revision else now.model_copy(update={"state": "pending", "message": message})
-
-
-def _held(now: DeploymentStatus, message: str) -> DeploymentStatus:
-    return now.model_copy(update={"state": "held", "message": message})

@@ -23,6 +23,7 @@ from arena_gitops.spec.job import RunStatus
 from arena_gitops.spec.lease import Lease, LeaseRequest
 from arena_gitops.spec.memory import ModelFacts
 from arena_gitops.spec.resource import Address
+from arena_gitops.spec.stack import RESERVED
 from arena_gitops.spec.wire import (
     CheckRequest,
     CheckResult,
@@ -145,7 +146,7 @@ class MemoryPlatform:
             if answered is not None:
                 return _repeated(address, answered, content)
             self._guard(address, body, etag)
-            document = self._ledger.put(address, body)
+            document = self._ledger.adopt(address, body) if body.adopt else self._ledger.put(address, body)
             self._answers[body.owner.namespace, address, idempotency_key] = content, document
             return document
 
@@ -193,7 +194,7 @@ class MemoryPlatform:
 
     def _guard(self, address: Address, body: PutResource, etag: str | None) -> None:
         record = self._ledger.find(body.owner.namespace, address)
-        if record is not None:
+        if record is not None and not (body.adopt and record.owner.stack == RESERVED):
             _require_owner(address, record, body.owner)
         _require_etag(address, record, etag)
         if missing := self.missing_blobs(digests_of(address, body)):

@@ -11,7 +11,7 @@ from arena_gitops.repo.document import Document, Path
 from arena_gitops.repo.files import FileProblemError, Files
 from arena_gitops.spec.references import Referring
 from arena_gitops.spec.resource import Address
-from arena_gitops.spec.stack import Stack
+from arena_gitops.spec.stack import Imported, Stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,8 @@ class Catalog:
     """files whose problems have been reported already"""
     referred: set[str] = field(default_factory=set)
     """files of `plain` that some resource names"""
+    imports: list[tuple[Document, tuple[Imported, ...]]] = field(default_factory=list)
+    """of documents that hold nothing else"""
     problems: list[Diagnostic] = field(default_factory=list)
 
     def names(self, kind: str) -> list[str]:

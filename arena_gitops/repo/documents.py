@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from arena_gitops.errors import Diagnostic, InvalidDocumentError, Severity, Span
-from arena_gitops.repo import credentials, python, yaml
+from arena_gitops.repo import credentials, imports, python, yaml
 from arena_gitops.repo.catalog import Catalog, Entry
 from arena_gitops.repo.document import Document
 from arena_gitops.repo.files import FileProblemError
@@ -167,6 +167,9 @@ def _add(
 ) -> None:
     if not isinstance(document.value, dict):
         catalog.report(document, (), "expected a mapping with `kind` and `name`", "not-a-mapping")
+        return
+    if imports.is_block(document):
+        imports.add(catalog, document)
         return
     if "kind" not in document.value:
         if alone:

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 from arena_gitops.errors import Diagnostic, RepoError, Severity, Span
-from arena_gitops.repo import documents
+from arena_gitops.repo import documents, imports
 from arena_gitops.repo.catalog import Catalog
 from arena_gitops.repo.files import Files
 from arena_gitops.repo.git import ROOT_FILE, Checkout, checkout, snapshot
@@ -101,6 +101,7 @@ def _load(files: Checkout, namespace: str) -> DesiredState:
     documents.read_all(catalog)
     resources = resolve(catalog)
     documents.report_orphans(catalog)
+    wanted = imports.of(catalog, resources)
     problems = _sorted(catalog.problems)
     errors = [problem for problem in problems if problem.severity is Severity.ERROR]
     stack = catalog.stack
@@ -122,6 +123,7 @@ def _load(files: Checkout, namespace: str) -> DesiredState:
         default_target=_default_target(stack),
         moved=MappingProxyType({Address.parse(m.to): Address.parse(m.source) for m in stack.moved}),
         provenance=_provenance(catalog, stack),
+        imports=MappingProxyType(wanted),
     )
 
 

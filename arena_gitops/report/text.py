@@ -22,6 +22,7 @@ _COLOURS: dict[Action, str] = {
     Action.MIGRATE: "yellow",
     Action.REUSE: "cyan",
     Action.MOVE: "cyan",
+    Action.IMPORT: "cyan",
     Action.RETIRE: "red",
     Action.DESTROY: "red",
     Action.PENDING: "cyan",

@@ -18,6 +18,7 @@ MARKS: dict[Action, str] = {
     Action.MIGRATE: "»",
     Action.REUSE: "=",
     Action.MOVE: "→",
+    Action.IMPORT: "←",
     Action.RETIRE: "-",
     Action.DESTROY: "-",
     Action.PENDING: "?",
@@ -36,6 +37,7 @@ VERBS: dict[Action, str] = {
     Action.MIGRATE: "migrate",
     Action.REUSE: "reuse",
     Action.MOVE: "move",
+    Action.IMPORT: "import",
     Action.RETIRE: "retire",
     Action.DESTROY: "undeploy",
     Action.PENDING: "pending",
@@ -146,7 +148,7 @@ def summary_line(plan: Plan) -> str:
     promoted = [f"{n['promote']} to promote"] if n["promote"] else []
     acts = [f"{n['create']} to create", f"{n['update']} to update", versions, *promoted]
     acts += [f"{n[key]} to {key}" for key in ("resume", "reuse", "retire", "destroy")]
-    acts += [f"{n[key]} to {key}" for key in ("move", "migrate") if n.get(key)]
+    acts += [f"{n[key]} to {key}" for key in ("move", "migrate", "import") if n.get(key)]
     states = [f"{n[key]} {key}" for key in ("pending", "held", "stale", "blocked", "unchanged")]
     return f"Plan: {', '.join(acts)}. {', '.join(states)}. Cost: {_total(plan)}."
 

@@ -67,6 +67,31 @@ class Moved(Frozen):
     to: Annotated[str, Field(pattern=_MOVABLE)]
 
 
+class Imported(Frozen):
+    """Something that the platform has and no repository manages: this one takes it over."""
+
+    kind: Literal["project", "dataset", "environment", "reward", "experiment", "deployment"]
+    name: Name
+    """as this repository declares it"""
+    id: Annotated[str | int, Field(union_mode="left_to_right")]
+    """what the platform calls it; `arena import --list` shows it"""
+    adopt: Literal["as_is"] | None = None
+    """`as_is`: what the repository says counts as what was trained, also where the two differ"""
+
+    @field_validator("id")
+    @classmethod
+    def _says_something(cls, value: str | int) -> str | int:
+        if str(value).strip() == "":
+            raise ValueError("expected what the platform calls it; arena import --list shows it")
+        return value
+
+
+class Imports(Frozen):
+    """A document without `kind` that holds nothing but `imports`."""
+
+    imports: tuple[Imported, ...]
+
+
 class Preview(Frozen):
     """Limits of runs in a pull request's namespace."""
 
@@ -90,6 +115,8 @@ class Stack(Frozen):
     preview: Preview = Preview()
     moved: tuple[Moved, ...] = ()
     """what was renamed; harmless once it is done"""
+    imports: tuple[Imported, ...] = ()
+    """what is taken over from the platform; harmless once it is done"""
 
     @field_validator("name")
     @classmethod

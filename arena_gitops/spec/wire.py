@@ -253,6 +253,8 @@ class PutResource(Frozen):
     fingerprint: Fingerprint
     provenance: Provenance = Provenance()
     rerun: int = 0
+    adopt: bool = False
+    """take over what commands have made under this name: its run and versions stay as they are, nothing is started"""
 
 
 class ExperimentSpec(Frozen):

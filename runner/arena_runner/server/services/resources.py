@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from arena_gitops.spec.digest import Fingerprint, sha256_json
 from arena_gitops.spec.resource import NAMES, Address, is_name
+from arena_gitops.spec.stack import RESERVED
 from arena_gitops.spec.wire import DeploymentSpec, ExperimentSpec, Owner, PutResource, ResourceDocument
 from arena_runner.server.refusals import RefusedError, stale
 from arena_runner.server.services import deployments, experiments, leases, purging
@@ -54,7 +55,7 @@ def put(world: World, request: Put) -> ResourceDocument:
         if (answer := _known_answer(session, request)) is not None:
             return answer
         row, moved = _write(session, world, request)
-        if isinstance(spec, ExperimentSpec):
+        if isinstance(spec, ExperimentSpec) and not request.body.adopt:
             experiments.settle(session, world, row, spec, returned=moved)
         if isinstance(spec, DeploymentSpec):
             deployments.settle(session, world, row, alias, changed=moved)
@@ -159,6 +160,8 @@ def _write(session: Session, world: World, request: Put) -> tuple[ResourceRow, b
     body, now = request.body, world.clock()
     row = find(session, request.address, body.owner.namespace)
     _check_etag(row, request)
+    if body.adopt and row is not None and row.kind == "experiment":
+        _relabel(session, row, body)
     before = None if row is None or row.retired else row.version
     if row is None:
         row = ResourceRow(
@@ -179,16 +182,29 @@ def _write(session: Session, world: World, request: Put) -> tuple[ResourceRow, b
 
 def _check_etag(row: ResourceRow | None, request: Put) -> None:
     if row is None or row.retired:
-        if request.etag is not None:
+        if request.etag is not None or request.body.adopt:
             raise stale(f"{request.address} is gone; it was expected at etag {request.etag}")
         return
-    check_owner(row, request.body.owner)
+    if not (request.body.adopt and row.stack == RESERVED):
+        check_owner(row, request.body.owner)
     if request.etag is None:
         raise stale(f"{request.address} exists already (etag {row.etag}); it was expected to be new")
     if request.etag != row.etag:
         raise stale(
             f"{request.address} has changed since it was looked at (etag {row.etag}, not {request.etag})"
         )
+
+
+def _relabel(session: Session, row: ResourceRow, body: PutResource) -> None:
+    """What is taken over counts as what its new owner says: its version gets that identity, and keeps its run."""
+    version = experiments.current_version(session, row)
+    same = (VersionRow.identity == body.fingerprint.run) & (VersionRow.rerun == body.rerun)
+    history = select(VersionRow).where(
+        VersionRow.namespace == row.namespace, VersionRow.kind == row.kind, VersionRow.name == row.name
+    )
+    if session.scalar(history.where(same)) is None:
+        version.identity, version.rerun, version.spec = body.fingerprint.run, body.rerun, dict(body.spec)
+        session.flush()
 
 
 def check_owner(row: ResourceRow, owner: Owner) -> None:
