@@ -15,6 +15,7 @@ from arena_gitops.errors import Diagnostic, Span
 from arena_gitops.spec.digest import Fingerprint, sha256_json
 from arena_gitops.spec.memory import ModelFacts
 from arena_gitops.spec.resource import Address
+from arena_gitops.spec.stack import RESERVED
 from arena_gitops.spec.wire import KnownRun, Owner, Provenance, ResourceDocument, Tier
 
 
@@ -155,3 +156,8 @@ class ObservedState:
         return sha256_json(
             sorted([str(address), document.etag] for address, document in self.resources.items())
         )
+
+    @property
+    def nobodys(self) -> int:
+        """How much of the namespace commands have made; no repository manages it."""
+        return sum(owner == RESERVED for owner in self.foreign.values())

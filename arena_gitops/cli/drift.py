@@ -13,6 +13,7 @@ from arena_gitops.cli.stack import Repository
 from arena_gitops.cli.target import connect
 from arena_gitops.plan.drift import Drift
 from arena_gitops.plan.drift import drift as find_drift
+from arena_gitops.report import words
 
 
 @click.command()
@@ -44,12 +45,14 @@ def drift(ctx: click.Context, *, target: str | None, namespace: str, detailed_ex
 
 
 def _lines(found: Drift) -> list[str]:
+    rest = [words.unmanaged(found.unmanaged)] if found.unmanaged else []
     if not found.entries:
-        return [f"No drift: {found.target} is as stack {found.stack} says."]
+        return [f"No drift: {found.target} is as stack {found.stack} says.", *rest]
     width = max(len(entry.address) for entry in found.entries)
     lines = [f"≠ {entry.address:<{width}}  {entry.message}" for entry in found.entries]
     count = len(found.entries)
     return [
         *lines,
         f"Drift: {count} resource{'' if count == 1 else 's'} of stack {found.stack} on {found.target}.",
+        *rest,
     ]

@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plan": ("arena_gitops.cli.plan:plan", "Show what an apply would change, cost and start."),
     "apply": ("arena_gitops.cli.apply:apply", "Make the platform what the repository says."),
     "destroy": ("arena_gitops.cli.destroy:destroy", "Take what this stack has off the platform."),
+    "import": ("arena_gitops.cli.importing:import_", "Write what commands have made as files to commit."),
     "validate": ("arena_gitops.cli.validate:validate", "Check the repository's files; reach no platform."),
     "explain": ("arena_gitops.cli.explain:explain", "Show why a resource is, or is not, trained anew."),
     "drift": ("arena_gitops.cli.drift:drift", "Show where the platform is not as the repository says."),

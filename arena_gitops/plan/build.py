@@ -141,6 +141,7 @@ def _plan(
         platform=observed.platform,
         lineage=observed.lineage,
         serial=observed.serial,
+        unmanaged=observed.nobodys - sum(change.action is Action.IMPORT for change in changes),
         stack=owner.stack,
         namespace=owner.namespace,
         base=Base(commit=desired.provenance.commit, dirty=desired.provenance.dirty),

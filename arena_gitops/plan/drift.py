@@ -25,6 +25,8 @@ class Drift(Frozen):
     namespace: str
     base: Base
     entries: tuple[DriftEntry, ...] = ()
+    unmanaged: int = 0
+    """what commands have made in this namespace; never touched, and no drift"""
 
 
 def drift(planned: Plan, desired: DesiredState, observed: ObservedState) -> Drift:
@@ -35,6 +37,7 @@ def drift(planned: Plan, desired: DesiredState, observed: ObservedState) -> Drif
         namespace=planned.namespace,
         base=planned.base,
         entries=tuple(_entries(planned, desired, observed)),
+        unmanaged=planned.unmanaged,
     )
 
 

@@ -298,6 +298,8 @@ class Plan(Frozen):
     """sorted by (wave, kind, name); unchanged resources appear only when there is something to say"""
     drift: tuple[DriftEntry, ...] = ()
     """what happened to the platform beside an apply: runs stopped or failed, resources changed by hand"""
+    unmanaged: int = 0
+    """what commands have made in this namespace and no repository manages; never touched"""
     equivalent: tuple[tuple[str, str], ...] = ()
     """files (old and new digest) that only read differently; applying the plan means the same by it"""
     checks: tuple[CheckOutcome, ...] = ()

@@ -34,7 +34,11 @@ def _annotated(
     change: Change, by_address: Mapping[str, Change], desired: DesiredState, observed: ObservedState
 ) -> Change:
     resource = desired.resources.get(change.at)
-    if resource is None or change.at.kind != DEPLOYMENT:
+    if (
+        resource is None
+        or change.at.kind != DEPLOYMENT
+        or (change.action is Action.IMPORT and not change.fields)
+    ):
         return change
     experiment = Address(TRAINED, str(resource.spec["experiment"]))
     followed = by_address.get(str(experiment))

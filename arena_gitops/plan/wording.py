@@ -115,7 +115,7 @@ def destroyed(document: ResourceDocument, *, purge: bool) -> str:
 
 def imported(document: ResourceDocument, *, differs: bool) -> str:
     """What taking over means for one resource."""
-    made = f"{document.kind} {document.name} was made by a command: this stack takes it over"
+    made = "was made by a command: this stack takes it over"
     if document.run is None:
         return made
     run = f"run {document.run.run_id} ({document.run.state.value}) stays as it is"

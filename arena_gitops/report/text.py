@@ -88,6 +88,8 @@ def plan_lines(plan: Plan) -> Iterator[Line]:
     if not plan.applyable:
         yield (Piece("This plan is blocked: nothing of it will be applied.", "red"),)
     yield (Piece(words.summary_line(plan), "bold"),)
+    if plan.unmanaged:
+        yield (Piece(words.unmanaged(plan.unmanaged), "dim"),)
     if not plan.complete:
         rest = "stays as it is" if plan.mode == "destroy" else "was not looked at, and nothing is removed"
         yield (Piece(f"A part of the stack: the rest {rest}.", "dim"),)

@@ -141,6 +141,11 @@ def credits(number: float) -> str:  # noqa: A001 - the unit's own name; nobody n
     return f"{number:,.10g} credit{'' if number == 1 else 's'}"
 
 
+def unmanaged(count: int) -> str:
+    """What nobody manages; empty where there is nothing."""
+    return f"unmanaged: {count:,} (arena import --list)" if count else ""
+
+
 def summary_line(plan: Plan) -> str:
     """The one line for grep: every count, in this order, whatever they are."""
     n = plan.summary

@@ -1,6 +1,6 @@
 """The acceptance cases of planning, each under its own name, over repositories on disk.
 
-What a plan says is here; what an apply does (import, speed, unknown states, locks) has cases of its own beside it.
+What a plan says is here; what takes a server or a while (unknown states, speed) is beside it.
 """
 
 import json
@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from arena_gitops.plan.model import Action, CheckStatus
 from arena_gitops.platforms.memory import MemoryPlatform
 from arena_gitops.platforms.scripted import RunScript
 from arena_gitops.report import github, text
-from arena_gitops.spec.wire import Tier
+from arena_gitops.spec.wire import Owner, Tier
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -74,6 +75,10 @@ class Place:
 
     def change(self, address="experiment/sums-grpo", **options):
         return next(c for c in self.plan(**options).changes if c.address == address)
+
+    def runs_of(self, owner):
+        found = self.world.platform.observe(owner).resources.values()
+        return [document.run.run_id for document in found if document.run]
 
     def runs(self):
         return len(self.world.platform._ledger.runs)
@@ -273,8 +278,6 @@ def test_empty_repo_guard(place, accident):
 
 
 def planned_owner(planned):
-    from arena_gitops.spec.wire import Owner
-
     return Owner(stack=planned.stack, namespace=planned.namespace)
 
 
@@ -359,6 +362,39 @@ def test_rename(place):
     edited = place.change("experiment/sums-new")
     assert (edited.action, edited.reason) == (Action.BLOCKED, "rename_or_new")
     assert "moved: [{from: experiment/sums-grpo, to: experiment/sums-new}]" in edited.message
+
+
+def test_import(repo):
+    """What was made by hand is taken over: the next plan is clean, and no run was started."""
+    place = Place(repo)
+    by_hand = replace(repo.load(), owner=Owner(stack="imperative"))
+    apply(place.world, plan(place.world, by_hand, target="local"), by_hand, Consent.APPROVED)
+    (made,) = place.runs_of(by_hand.owner)
+    addresses = list(repo.load().resources)
+    repo.edit(
+        "arena.yaml",
+        "project: maths",
+        "project: maths\nimports:\n  - {kind: project, name: maths, id: maths}",
+    )
+    repo.write(
+        "experiments/imports.yaml",
+        "imports:\n"
+        + "".join(
+            f"  - {{kind: {a.kind}, name: {a.name}, id: {a.name}}}\n"
+            for a in addresses
+            if a.kind != "project"
+        ),
+    )
+    planned = place.applied()
+    assert {c.address: c.action.value for c in planned.changes} == dict.fromkeys(
+        map(str, addresses), "import"
+    )
+    assert re.search(r"← experiment/sums-grpo +import", text.render(planned))
+    assert not place.plan().has_changes
+    assert place.runs_of(repo.load().owner) == [made]
+    assert place.runs() == 1
+    repo.write("experiments/imports.yaml", "imports: [{kind: experiment, name: nobody, id: 12}]\n")
+    assert repo.problems() == ["experiments/imports.yaml:1:11 import-undeclared"]
 
 
 def test_every_check_that_fails_blocks(repo):

@@ -1,6 +1,7 @@
 """What people see. After a wanted change: `UPDATE_GOLDEN=1 pytest tests/golden`, then read the diff."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from arena_gitops.platforms.scripted import RunScript
 from arena_gitops.report import markdown, text
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import CheckSummary, Tier
-from arena_gitops.state import Policy
+from arena_gitops.state import Import, Policy
 
 PLANS = Path(__file__).parent / "plans"
 MEDIUM = Tier(id="arena-medium", num_cpus=8, ram_gb=32, credits_per_node_hour=2.41)
@@ -99,6 +100,16 @@ def fitted(gpu, name="HuggingFaceTB/SmolLM2-1.7B-Instruct"):
     return plan(here, stack.state(), target="prod")
 
 
+def imported(stack, *, as_is=False):
+    """What commands have made, and a repository that takes it over."""
+    here, made = world(), small(**PAID)
+    made.name = "imperative"
+    made.project("somebody-elses")
+    apply(here, plan(here, made.state(), target="prod"), made.state(), Consent.APPROVED)
+    wanted = {address: Import(address.name, as_is) for address in stack.resources}
+    return plan(here, replace(stack.state(), imports=wanted), target="prod")
+
+
 SITUATIONS = {
     "comment_in_a_reward": lambda: planned([small(**PAID)], commented()),
     "edited_rows": lambda: planned(edited_rows()[:1], edited_rows()[1]),
@@ -142,6 +153,9 @@ SITUATIONS = {
         scope=Scope(destroy=True, select=("dataset/words", "experiment/words-grpo")),
     ),
     "destroy_nothing": lambda: planned([], small(**PAID), scope=Scope(destroy=True)),
+    "import": lambda: imported(small(description="as code", **PAID)),
+    "import_differs": lambda: imported(small(set={"algorithm.lr": 3e-5}, **PAID)),
+    "import_as_is": lambda: imported(small(set={"algorithm.lr": 3e-5}, **PAID), as_is=True),
     "empty_repository": lambda: planned([small()], nothing_left()),
     "running": lambda: planned([small(**PAID)], small(**PAID), RunScript.stays_running(step=320)),
     "interrupt": lambda: planned(

@@ -7,6 +7,7 @@ from arena_gitops.app import Consent, World, apply, plan
 from arena_gitops.plan.model import Action
 from arena_gitops.platforms.memory import MemoryPlatform
 from arena_gitops.platforms.scripted import RunScript
+from arena_gitops.report.text import render
 from arena_gitops.spec.resource import Address
 from arena_gitops.state import Import
 
@@ -57,6 +58,7 @@ def test_everything_is_taken_over_and_the_next_plan_is_empty():
 def test_without_an_import_the_name_is_somebody_elses():
     planned = plan(made_by_commands(small()), small().state(), target="local")
     assert {c.reason for c in planned.changes} == {"owned_by_another_stack"}
+    assert "unmanaged: 5 (arena import --list)" in render(planned)
 
 
 def test_metadata_that_differs_is_shown_and_taken_over():
