@@ -122,6 +122,8 @@ class Limits:
     """whether anything can be taken off it; a run at work can always be stopped"""
     deploys_ahead: bool = True
     """whether somebody there promotes a checkpoint once its run has ended"""
+    adopts: bool = True
+    """whether what commands have made there can be taken over (`imports:`)"""
     judges_manifests: bool = False
     """whether only the platform knows what it trains: our own list of algorithms is no reason to refuse"""
 

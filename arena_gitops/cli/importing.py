@@ -18,9 +18,7 @@ from arena_gitops.cli.stack import Repository
 from arena_gitops.cli.target import connect
 from arena_gitops.errors import PlatformError, UsageError
 from arena_gitops.plan.dependants import used_by
-from arena_gitops.platforms.absent import AbsentPlatform
-from arena_gitops.platforms.base import unmanaged
-from arena_gitops.platforms.http import HttpPlatform
+from arena_gitops.platforms.base import Platform, unmanaged
 from arena_gitops.repo.export import Export
 from arena_gitops.spec.problems import suggestion
 from arena_gitops.spec.resource import Address
@@ -114,7 +112,7 @@ def _companions(
             export.add_reward(parent.name, inputs)
 
 
-def _bytes(platform: HttpPlatform | AbsentPlatform, digest: str) -> bytes:
+def _bytes(platform: Platform, digest: str) -> bytes:
     found = platform.read_blob(digest, limit=MOST_BYTES)
     if found is None:
         raise PlatformError(

@@ -6,7 +6,6 @@ unless the entry says `adopt: as_is`: then what the repository says counts as wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -61,8 +60,13 @@ def difference(finding: Finding, document: ResourceDocument, wanted: Import, rea
     )
 
 
-def not_found(address: Address, wanted: Import, unmanaged: Mapping[Address, ResourceDocument]) -> Block:
+def not_found(address: Address, wanted: Import, observed: ObservedState) -> Block:
     """An import of what is not there, or is called otherwise."""
+    if not observed.limits.adopts:
+        return Block(
+            "platform_cannot", f"nothing can be imported on this platform: take {address} out of imports"
+        )
+    unmanaged = observed.unmanaged
     there = sorted(str(other) for other in unmanaged if other.kind == address.kind)
     known = (
         ", ".join(there[:5]) + (f" and {len(there) - 5} more" if len(there) > 5 else "") if there else "none"

@@ -142,7 +142,7 @@ class Planner:
             verdict = _Verdict(Action.CREATE, "new_in_repo")
         old = self.moved.get(resource.address)
         wanted = self.desired.imports.get(resource.address)
-        block = wanted and adoption.not_found(resource.address, wanted, self.observed.unmanaged)
+        block = wanted and adoption.not_found(resource.address, wanted, self.observed)
         block = block or safety.conflict(resource.address, self.observed)
         block = block or limits.refused(resource.address, verdict.action, self.observed)
         block = block or self._untrainable(resource, verdict.action)

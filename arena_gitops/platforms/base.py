@@ -121,11 +121,13 @@ class Platform(Protocol):
 def look(platform: Platform, desired: DesiredState) -> ObservedState:
     """What a stack has here, and what nobody manages where some of it is to be imported."""
     observed = platform.observe(desired.owner)
-    if desired.owner.namespace != MAIN or desired.imports.keys() <= observed.resources.keys():
+    here = desired.owner.namespace == MAIN and observed.limits.adopts
+    if not here or desired.imports.keys() <= observed.resources.keys():
         return observed
     return replace(observed, unmanaged=unmanaged(platform))
 
 
 def unmanaged(platform: Platform) -> Mapping[Address, ResourceDocument]:
-    """What commands have made by name; no repository manages it."""
-    return platform.observe(Owner(stack=RESERVED, namespace=MAIN)).resources
+    """What commands have made by name; no repository manages it. Nothing where a platform cannot tell."""
+    found = platform.observe(Owner(stack=RESERVED, namespace=MAIN))
+    return found.resources if found.limits.adopts else {}

@@ -134,6 +134,7 @@ class _Reading:
             raises_in_flight=False,
             removes=False,
             deploys_ahead=False,
+            adopts=False,
             judges_manifests=True,
         )
 
