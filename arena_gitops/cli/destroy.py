@@ -62,9 +62,9 @@ def destroy(
     parallelism: int,
     json_into: Path | None,
 ) -> None:
-    """Take resources of this stack off the platform: all of them, or those that are named or selected.
+    """Take what this stack has off the platform.
 
-    Shows the plan and asks; --yes or --expect-plan is consent, and without a terminal one of them is needed.
+    All of it, or what is named or selected. Shows the plan and asks; --yes or --expect-plan is consent, and without a terminal one of them is needed.
     With --yes, stopping a running run needs --allow interrupt, and removing many resources --allow removals.
     What lifecycle.protect protects blocks the plan. Without --purge data stays: a resource that is declared
     again takes up its result at no cost.

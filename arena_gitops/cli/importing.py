@@ -53,9 +53,9 @@ def import_(
     file: Path | None,
     target: str | None,
 ) -> None:
-    """Write what a command has made as files of this repository, with the block that takes it over.
+    """Write what commands have made as files to commit.
 
-    ID is what the platform calls it; on our own server that is its name. Without --write the files are printed.
+    With the block `imports:` that takes it over: the next plan shows that, an apply carries it out. ID is what the platform calls it; on our own server that is its name. Without --write the files are printed.
     An experiment brings along its dataset, project and reward, unless the repository declares them already.
     """
     if list_ == bool(address):

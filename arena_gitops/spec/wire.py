@@ -21,8 +21,7 @@
 | `POST /api/v1/deployments/{name}/resume` | `ResumeRequest` | `ResourceDocument` |
 | `GET  /api/v1/tiers` | | list of `Tier` |
 | `GET  /api/v1/audit?model=&alias=&limit=` | | list of `AliasChange`, newest first |
-| `/api/v1/secrets…` | `spec.secret` | |
-| `/api/v1/workers/…`, `/api/v1/models/…` | `spec.worker` | |
+| `/api/v1/secrets…`; `/api/v1/workers/…`, `/api/v1/models/…` | `spec.secret`; `spec.worker` | |
 | `GET  /healthz`, `/readyz` | | `{"ok": true, …}` |
 
 Every error answer is `ErrorBody`.
