@@ -61,6 +61,27 @@ class Mutation(Section):
     dormant_threshold: Annotated[Float | None, Field(ge=0), _TEXT] = None
 
 
+class ClassicProbabilities(Probabilities):
+    """Weights where networks may change too. `new_layer` is the share of layers among changes of architecture."""
+
+    arch_mut: Weight = 0.2  # type: ignore[assignment]  # acted on here
+    new_layer: Weight = 0.2  # type: ignore[assignment]
+    params_mut: Weight = 0.2  # type: ignore[assignment]
+    act_mut: Weight = 0.0  # type: ignore[assignment]
+
+
+class ClassicMutation(Mutation):
+    """The `mutation` section of an algorithm that trains small networks."""
+
+    probabilities: ClassicProbabilities = ClassicProbabilities()
+    mutation_sd: Annotated[Float, Field(ge=0)] = 0.1  # type: ignore[assignment]
+    """standard deviation of what `params_mut` adds, relative to a weight"""
+    network: NetworkRanges | None = None
+    """ranges that win over those of the section `network`"""
+
+    dormant_threshold: Understood[Annotated[Float, Field(ge=0)]] = None
+
+
 class Tournament(Section):
     """Selection by tournament: each place is offered the best of `tournament_size` drawn members."""
 

@@ -9,7 +9,7 @@ from pydantic import SerializeAsAny
 from arena_gitops.spec.knobs import Knobs, OpaqueKnobs
 from arena_gitops.spec.manifest.environment import Environment, TextEnvironment
 from arena_gitops.spec.manifest.network import Network
-from arena_gitops.spec.manifest.sections import Buffer, TextNetwork, Training
+from arena_gitops.spec.manifest.sections import Buffer, ClassicTraining, TextNetwork, Training
 from arena_gitops.spec.population import Mutation, Selection
 from arena_gitops.spec.resource import Frozen
 
@@ -19,8 +19,8 @@ class Manifest(Frozen):
 
     algorithm: SerializeAsAny[Knobs] | OpaqueKnobs
     environment: Environment
-    training: Training
-    mutation: Mutation
+    training: SerializeAsAny[Training]
+    mutation: SerializeAsAny[Mutation]
     selection: Selection
     network: Network | None = None
     replay_buffer: Buffer | None = None
@@ -46,6 +46,11 @@ class Manifest(Frozen):
     def evolves(self) -> bool:
         """Whether generations end in selection and mutation."""
         return self.training.hpo and self.training.pop_size > 1
+
+    @property
+    def classic(self) -> ClassicTraining | None:
+        """The training section of an algorithm that acts in an environment; None for text."""
+        return self.training if isinstance(self.training, ClassicTraining) else None
 
     @property
     def text(self) -> TextEnvironment:

@@ -21,9 +21,9 @@ from arena_gitops.spec.manifest.environment import ENVIRONMENTS
 from arena_gitops.spec.manifest.model import Manifest
 from arena_gitops.spec.manifest.names import PUBLISHED, Published, canonical_name
 from arena_gitops.spec.manifest.network import ClassicNetwork, DeferredNetwork
-from arena_gitops.spec.manifest.sections import ReplayBuffer, RolloutBuffer, TextNetwork, Training
+from arena_gitops.spec.manifest.sections import ClassicTraining, ReplayBuffer, RolloutBuffer, TextNetwork, Training
 from arena_gitops.spec.numbers import shown
-from arena_gitops.spec.population import MultiFrequency, Mutation, Tournament
+from arena_gitops.spec.population import ClassicMutation, MultiFrequency, Mutation, Tournament
 from arena_gitops.spec.problems import parse, suggestion
 
 M = TypeVar("M", bound=BaseModel)
@@ -108,11 +108,12 @@ def _manifest(reading: _Reading, registered: frozenset[str]) -> Manifest | None:
     reading.document.section("algorithm")["name"] = algorithm.name
     rewrite.modernise(reading.document, algorithm)
     rewrite.fill(reading.document, algorithm)
+    classic = algorithm.family == "gym" and algorithm.name in registered
     sections = {
         "algorithm": _knobs(reading, algorithm.name, registered),
         "environment": _environment(reading, algorithm),
-        "training": reading.section(Training, "training"),
-        "mutation": reading.section(Mutation, "mutation"),
+        "training": reading.section(ClassicTraining if classic else Training, "training"),
+        "mutation": reading.section(ClassicMutation if classic else Mutation, "mutation"),
         "selection": _selection(reading),
         "network": _network(reading, algorithm),
         "replay_buffer": _buffer(reading),

@@ -68,6 +68,8 @@ def _hpo(training: Training, *, written: bool) -> Iterator[Problem]:
 
 
 def _rl_dropout(manifest: Manifest) -> Iterator[Problem]:
+    if manifest.classic is not None:
+        return
     rollout = manifest.text.env_type == "rollout"
     if rollout and manifest.base_model.lora_config.lora_dropout > 0:
         message = "'lora_dropout' is understood, not acted on: updates from rollouts use none"

@@ -70,6 +70,8 @@ def fill(document: Canonical, algorithm: Published) -> None:
         environment.setdefault("objective", algorithm.objective)
     if sections["mutation"] == {}:
         sections["mutation"] = {"probabilities": {"no_mut": 1.0, "rl_hp_mut": 0.0}}
+        if algorithm.family == "gym":
+            sections["mutation"]["probabilities"] |= {"arch_mut": 0.0, "new_layer": 0.0, "params_mut": 0.0}
     training = document.section("training")
     training.setdefault("hpo", not document.versioned)
     if training.get("evo_steps") is None:
