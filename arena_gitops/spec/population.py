@@ -64,17 +64,17 @@ class Mutation(Section):
 class ClassicProbabilities(Probabilities):
     """Weights where networks may change too. `new_layer` is the share of layers among changes of architecture."""
 
-    arch_mut: Weight = 0.2  # type: ignore[assignment]  # acted on here
-    new_layer: Weight = 0.2  # type: ignore[assignment]
-    params_mut: Weight = 0.2  # type: ignore[assignment]
-    act_mut: Weight = 0.0  # type: ignore[assignment]
+    arch_mut: Weight = 0.2
+    new_layer: Weight = 0.2
+    params_mut: Weight = 0.2
+    act_mut: Weight = 0.0
 
 
 class ClassicMutation(Mutation):
     """The `mutation` section of an algorithm that trains small networks."""
 
     probabilities: ClassicProbabilities = ClassicProbabilities()
-    mutation_sd: Annotated[Float, Field(ge=0)] = 0.1  # type: ignore[assignment]
+    mutation_sd: Annotated[Float, Field(ge=0)] = 0.1
     """standard deviation of what `params_mut` adds, relative to a weight"""
     network: NetworkRanges | None = None
     """ranges that win over those of the section `network`"""

@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pydantic import ConfigDict
@@ -22,13 +22,14 @@ from torch import Tensor
 from arena_gitops.spec.digest import sha256_json
 from arena_gitops.spec.job import Checkpoint, Lineage, ResumeState
 from arena_gitops.spec.resource import Frozen
-from arena_runner.adapters import Population
 from arena_runner.budgets import Budgets
 from arena_runner.population.member import Member
 from arena_runner.rollouts.task import Judged
+from arena_runner.trained import Trained
 
 STANDING = "standing.json"
 ADAPTERS, MOMENTS, BEST = "adapters.safetensors", "moments.safetensors", "best.safetensors"
+LIVED, PAGE = "lived.safetensors", "page-{:012d}-{:012d}.safetensors"
 NOTE = "arena.json"
 KEPT = 2
 """resume states kept on this machine"""
@@ -80,7 +81,13 @@ class Tensors:
     adapters: Mapping[str, Tensor]
     moments: Mapping[str, Tensor]
     best: Mapping[str, Tensor]
-    """adapter of the best export so far, so that a later segment can score it; empty before the first"""
+    """weights of the best export so far, so that a later segment can score it; empty before the first"""
+    lived: Mapping[str, Tensor] = field(default_factory=dict)
+    """environments, unfinished rollouts, memory; empty for text"""
+    page: tuple[str, Mapping[str, Tensor]] | None = None
+    """name and rows of the replay's newest page"""
+    pages: Mapping[str, tuple[Path, str]] = field(default_factory=dict)
+    """name → file and digest of older pages that are still needed; kept by link, never written again"""
 
 
 def save_state(root: Path, standing: Standing, tensors: Tensors) -> tuple[ResumeState, Saved]:
@@ -90,9 +97,16 @@ def save_state(root: Path, standing: Standing, tensors: Tensors) -> tuple[Resume
         save_file(dict(tensors.adapters), folder / ADAPTERS)
         save_file(dict(tensors.moments), folder / MOMENTS)
         save_file(dict(tensors.best), folder / BEST)
+        if tensors.lived:
+            save_file(dict(tensors.lived), folder / LIVED)
+        if tensors.page is not None:
+            save_file(dict(tensors.page[1]), folder / tensors.page[0])
+        for name, (path, _) in tensors.pages.items():
+            _link(path, folder / name)
         (folder / STANDING).write_text(standing.model_dump_json())
 
-    saved = _write_whole(root / f"{standing.iteration:08d}", write)
+    known = {name: digest for name, (_, digest) in tensors.pages.items()}
+    saved = _write_whole(root / f"{standing.iteration:08d}", write, known)
     for old in state_folders(root)[:-KEPT]:
         shutil.rmtree(old)
     return ResumeState(iteration=standing.iteration, files=dict(saved.digests)), saved
@@ -112,33 +126,38 @@ def forget_after(root: Path, iteration: int) -> None:
 
 def load_state(folder: Path) -> tuple[Standing, Tensors]:
     """Read what `save_state` wrote."""
-    return load_standing(folder), Tensors(*(load_file(folder / name) for name in (ADAPTERS, MOMENTS, BEST)))
+    adapters, moments, best = (load_file(folder / name) for name in (ADAPTERS, MOMENTS, BEST))
+    lived = load_file(folder / LIVED) if (folder / LIVED).exists() else {}
+    pages = {path.name: (path, file_digest(path)) for path in sorted(folder.glob("page-*"))}
+    return load_standing(folder), Tensors(adapters, moments, best, lived, pages=pages)
+
+
+def span(page: str) -> tuple[int, int]:
+    """The rows of a page, from its name."""
+    first, last = page.removesuffix(".safetensors").split("-")[1:]
+    return int(first), int(last)
 
 
 def save_export(
     root: Path,
-    population: Population,
+    trained: Trained,
     member: Member,
     *,
     generation: int,
     judged: Judged | None,
     fitness: float | None,
 ) -> tuple[Checkpoint, Saved]:
-    """Write one member's adapter, its hyperparameters and the probe by which loaded weights are recognised."""
+    """Write what one member has learned, its hyperparameters and the probe by which loaded weights are recognised."""
     hyperparameters = {name: float(value) for name, value in member.hyperparameters.items()}
 
     def write(folder: Path) -> None:
-        population.save(member.index, folder)
         note = {
+            **trained.save(member.index, folder),
             "step": member.step,
             "member": member.index,
             "generation": generation,
             "fitness": fitness,
             "hyperparameters": hyperparameters,
-            "adapter_digest": population.digest(member.index),
-            "base": population.base.ref,
-            "base_revision": population.base.revision,
-            "base_digest": population.base.digest,
             "probe": asdict(judged.probe) if judged and judged.probe else None,
         }
         (folder / NOTE).write_text(json.dumps(note, indent=2, sort_keys=True) + "\n")
@@ -174,14 +193,17 @@ def file_digest(path: Path) -> str:
         return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _write_whole(target: Path, write: Callable[[Path], None]) -> Saved:
+def _write_whole(
+    target: Path, write: Callable[[Path], None], known: Mapping[str, str] | None = None
+) -> Saved:
     """Let `write` fill a folder beside `target`, sync it, and rename it into place."""
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name}.draft")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir()
     write(draft)
-    digests = {path.name: file_digest(path) for path in sorted(draft.iterdir())}
+    known = known or {}
+    digests = {path.name: known.get(path.name) or file_digest(path) for path in sorted(draft.iterdir())}
     for path in [*draft.iterdir(), draft]:
         _sync(path)
     if target.exists():  # the same iteration, done again after a kill between its rename and its report
@@ -189,6 +211,14 @@ def _write_whole(target: Path, write: Callable[[Path], None]) -> Saved:
     draft.rename(target)
     _sync(target.parent)
     return Saved(target, digests)
+
+
+def _link(source: Path, target: Path) -> None:
+    """The same file under another name; a copy where the file system has no links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 def _sync(path: Path) -> None:

@@ -25,7 +25,7 @@ def of_iteration(member: Member, done: Iterated, *, seconds: float) -> Metrics:
     """One member's figures of one iteration; `member` is as it was while the iteration ran."""
     values = {
         **done.metrics,
-        "tokens_per_second": done.tokens / seconds if seconds > 0 else 0.0,
+        done.rate: done.tokens / seconds if seconds > 0 else 0.0,
         "signal": float(done.signal),
         **{f"hp/{name}": float(value) for name, value in member.hyperparameters.items()},
     }
@@ -33,7 +33,7 @@ def of_iteration(member: Member, done: Iterated, *, seconds: float) -> Metrics:
 
 
 def of_process(
-    step: int, *, seconds: float, packed: float | None, expected_gib: float | None = None
+    step: int, *, seconds: float, packed: float | None = None, expected_gib: float | None = None
 ) -> Metrics:
     """Figures of the whole run.
 

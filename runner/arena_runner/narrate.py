@@ -26,10 +26,10 @@ def line(event: JobEvent) -> str | None:
 
 
 def _started(event: Started) -> str:
-    model = event.model.id if event.model else "no model"
     begun = f"resumed at iteration {event.resumed_at_iteration}" if event.resumed_at_iteration else "started"
+    on = f" on {event.model.id}" if event.model else ""
     return (
-        f"{begun}: {event.members} members on {model}, {event.device} {event.dtype}, {event.threads} threads, "
+        f"{begun}: {event.members} members{on}, {event.device} {event.dtype}, {event.threads} threads, "
         f"{event.max_steps} steps each"
     )
 
@@ -59,7 +59,9 @@ def _record(record: Lineage) -> str:
         return f"m{record.member} ({own}) stays"
     error = "" if record.paired_se is None else f" ± {record.paired_se:.4f}"
     better = "" if record.parent_fitness is None else f" ({record.parent_fitness:.4f}{error})"
-    change = f", {record.mutation} {record.old:g} → {record.new:g}" if record.mutation else ""
+    change = f", {record.mutation}" if record.mutation else ""
+    if record.old is not None and record.new is not None:
+        change += f" {record.old:g} → {record.new:g}"
     return f"m{record.member} ({own}) becomes a copy of m{record.parent}{better}{change}"
 
 

@@ -8,31 +8,28 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from importlib.metadata import version
 
 import torch
 from torch import Tensor
 
-from arena_gitops.errors import ArenaError
 from arena_gitops.spec.algorithms.dpo import DpoKnobs
 from arena_gitops.spec.algorithms.sft import SftKnobs
 from arena_gitops.spec.job import DatasetInput, JobSpec, Log, ModelRef, Started
 from arena_gitops.spec.knobs import GroupKnobs, Knobs
-from arena_gitops.spec.manifest import Manifest, parse_manifest
-from arena_gitops.spec.population import Tournament
+from arena_gitops.spec.manifest import Manifest
 from arena_runner import budgets, checkpoint, peft_format
 from arena_runner.adapters import Population
 from arena_runner.budgets import Budgets
 from arena_runner.checkpoint import Standing, Tensors
 from arena_runner.data import DataError, LeftOut, Questions, Splits, read_rows, shortage
 from arena_runner.engines.chosen import open_engine
+from arena_runner.expected import expected_gib
 from arena_runner.learner import Learner
 from arena_runner.models import BaseModel, load_base
 from arena_runner.optim import StackedAdamW
-from arena_runner.population.lineage import Rules
+from arena_runner.parts import Held, JobError, Parts, read_manifest, rules_of
 from arena_runner.population.member import Member
-from arena_runner.population.mutate import Odds
 from arena_runner.ports import Materials, TrainPorts
 from arena_runner.rollouts.hub import fetch_split
 from arena_runner.rollouts.imitated import Imitated
@@ -45,39 +42,22 @@ from arena_runner.schedule import Schedule, plan_schedule
 from arena_runner.spool import Row, Spool
 
 
-class JobError(ArenaError):
-    """The job asks for something that has no room, or lacks a part it needs."""
+@contextmanager
+def open_parts(job: JobSpec, materials: Materials, ports: TrainPorts) -> Iterator[Parts]:
+    """Load everything and announce the start; closing it ends the processes of user code."""
+    manifest = read_manifest(job, ports)
+    if manifest.classic is not None:
+        from arena_runner.opening_classic import open_classic  # text runs need no Gymnasium
 
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """Prompts of the two splits that are never trained on."""
-
-    eval: Sequence[Prompt]
-    test: Sequence[Prompt]
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What the loop works with."""
-
-    job: JobSpec
-    manifest: Manifest
-    schedule: Schedule
-    rules: Rules
-    learner: Learner
-    task: Task
-    held: Held
-    origin: Mapping[str, Tensor]
-    """the adapter every member started from: the policy the experiment is compared with"""
-    best: Mapping[str, Tensor]
-    standing: Standing
+        with open_classic(job, manifest, materials, ports) as parts:
+            yield parts
+        return
+    with _open_text(job, manifest, materials, ports) as parts:
+        yield parts
 
 
 @contextmanager
-def open_parts(job: JobSpec, materials: Materials, ports: TrainPorts) -> Iterator[Parts]:
-    """Load everything and announce the start; closing it ends the reward's processes."""
-    manifest = _manifest(job, ports)
+def _open_text(job: JobSpec, manifest: Manifest, materials: Materials, ports: TrainPorts) -> Iterator[Parts]:
     source = job.inputs.dataset
     if source is None:
         raise JobError(f"{manifest.algorithm.name} needs a dataset")
@@ -90,19 +70,13 @@ def open_parts(job: JobSpec, materials: Materials, ports: TrainPorts) -> Iterato
         standing, best = _stand(resumed, manifest, limits, learner)
         schedule = plan_schedule(manifest, job.limits, rows=len(train))
         _announce(job, standing, schedule, base, ports)
-        rules = _rules(job, manifest)
+        rules, expected = rules_of(job, manifest), expected_gib(learner, manifest)
+
+        def process() -> dict[str, float | None]:
+            return {"packed": base.paths.packed_share(), "expected_gib": expected}
+
         with _task(job, materials, learner, train, limits) as task:
-            yield Parts(job, manifest, schedule, rules, learner, task, held, origin, best, standing)
-
-
-def _manifest(job: JobSpec, ports: TrainPorts) -> Manifest:
-    """The manifest, unless it asks for what has no room; what has no effect is said, never silent."""
-    parsed = parse_manifest(dict(job.manifest))
-    if parsed.refusals:
-        raise JobError("\n".join(str(refusal) for refusal in parsed.refusals))
-    for note in parsed.notes:
-        ports.emit(Log(level="info", message=str(note)))
-    return parsed.manifest
+            yield Parts(job, schedule, rules, learner, task, held, origin, best, standing, process)
 
 
 def _budgets(stored: Budgets | None, ports: TrainPorts) -> Budgets:
@@ -234,8 +208,7 @@ def _stand(
         places = tuple(Member(place, dict(own)) for place in range(manifest.training.pop_size))
         return Standing(members=places, budgets=limits), {}
     standing, tensors = resumed
-    learner.population.restore(tensors.adapters)
-    learner.optimizer.restore(tensors.moments)
+    learner.restore(tensors.adapters, tensors.moments)
     return standing.model_copy(update={"budgets": limits}), tensors.best
 
 
@@ -262,23 +235,6 @@ def _task(
                 yield Scored(learner, engine, pool, train, knobs, longest, job.seed)
         case other:
             raise JobError(f"{other.name} has no room here")
-
-
-def _rules(job: JobSpec, manifest: Manifest) -> Rules:
-    """Evolution as the manifest describes it; ranges of what this algorithm does not have were reported earlier."""
-    selection = manifest.selection
-    if not isinstance(selection, Tournament):
-        raise JobError("multi_frequency selection has no room here")
-    assert isinstance(manifest.algorithm, Knobs)
-    mutable = manifest.algorithm.hyperparameters()
-    chances = manifest.mutation.probabilities
-    return Rules(
-        tournament_size=selection.tournament_size,
-        elitism=selection.elitism,
-        odds=Odds(chances.no_mut, chances.rl_hp_mut),
-        ranges={name: span for name, span in manifest.mutation.rl_hp_selection.items() if name in mutable},
-        seed=job.seed,
-    )
 
 
 def _announce(

@@ -1,6 +1,7 @@
 """When things happen, as a function of counters alone, so that raising `max_steps` changes nothing that came before.
 
-`max_steps` counts per member: completions scored, for SFT rows. The intervals count iterations.
+`max_steps` counts per member: completions scored, for SFT rows, for policies environment steps. The intervals count
+iterations, for policies environment steps too: something is due at the end of the iteration that reaches its mark.
 """
 
 from __future__ import annotations
@@ -25,18 +26,24 @@ class Schedule:
     """None: nothing evolves"""
     checkpoint_steps: int | None
     target_score: float | None
+    per_iteration: int = 1
+    """what an iteration adds to the count of the intervals: 1, or the environment steps of a slice"""
+
+    def _due(self, interval: int, iteration: int) -> bool:
+        per = self.per_iteration
+        return iteration * per // interval > (iteration - 1) * per // interval
 
     def evolves_after(self, iteration: int) -> bool:
         """Whether a generation ends at the end of this iteration (the run's own end does not evolve)."""
-        return self.evo_steps is not None and iteration > 0 and iteration % self.evo_steps == 0
+        return self.evo_steps is not None and iteration > 0 and self._due(self.evo_steps, iteration)
 
     def evaluates_after(self, iteration: int) -> bool:
         """Whether fitness is due; a generation's end needs it, whatever the interval says."""
-        return self.evolves_after(iteration) or iteration % self.evaluation_interval == 0
+        return self.evolves_after(iteration) or self._due(self.evaluation_interval, iteration)
 
     def checkpoints_after(self, iteration: int) -> bool:
         """Whether every member is to be exported."""
-        return self.checkpoint_steps is not None and iteration % self.checkpoint_steps == 0
+        return self.checkpoint_steps is not None and self._due(self.checkpoint_steps, iteration)
 
     def stopped(self, member: Member) -> bool:
         """Whether a member has reached `max_steps`; it then waits for the others."""
@@ -48,7 +55,7 @@ class Schedule:
         return target is not None and any(value >= target for value in fitness)
 
 
-def plan_schedule(manifest: Manifest, limits: JobLimits, *, rows: int) -> Schedule:
+def plan_schedule(manifest: Manifest, limits: JobLimits, *, rows: int, per_iteration: int = 1) -> Schedule:
     """The schedule of a manifest; `rows` is the size of the train split, which `num_epochs` counts in."""
     training = manifest.training
     per_row = getattr(manifest.algorithm, "group_size", 1)
@@ -61,4 +68,5 @@ def plan_schedule(manifest: Manifest, limits: JobLimits, *, rows: int) -> Schedu
         evo_steps=training.evo_steps if evolving else None,
         checkpoint_steps=training.checkpoint_steps,
         target_score=training.target_score,
+        per_iteration=per_iteration,
     )

@@ -26,6 +26,7 @@ from arena_gitops.spec.job import (
     FailureReason,
     Finished,
     JobSpec,
+    Lineage,
     Log,
     Progress,
     ResumeStateSaved,
@@ -36,14 +37,16 @@ from arena_gitops.spec.job import (
 )
 from arena_runner import checkpoint, metrics
 from arena_runner.checkpoint import Standing, Tensors
-from arena_runner.expected import expected_gib
 from arena_runner.faults import OutsideError
-from arena_runner.opening import Parts, open_parts
+from arena_runner.opening import open_parts
+from arena_runner.parts import Parts
 from arena_runner.population.lineage import evolve, mean, standard_error
 from arena_runner.population.member import Member
+from arena_runner.population.mutate import NETWORK
 from arena_runner.population.tournament import fittest
 from arena_runner.ports import InterruptedRunError, Materials, Stop, TrainPorts
 from arena_runner.rollouts.task import Iterated, Judged
+from arena_runner.trained import Lived
 
 PATIENCE = 10
 """iterations in a row without any signal after which a run fails instead of spending more"""
@@ -84,7 +87,7 @@ class _Run:
         self._best: Mapping[str, Tensor] = parts.best
         self._folder = materials.workdir
         self._judged: dict[int, Judged] = {}
-        self._expected_gib = expected_gib(parts.learner, parts.manifest)
+        self._pages = dict(parts.pages)
         checkpoint.forget_after(self._folder / "states", self.at.iteration)
         self._began = (time.monotonic(), {member.index: member.step for member in self.at.members})
 
@@ -141,11 +144,8 @@ class _Run:
         for member in active:
             self.ports.emit(metrics.of_iteration(member, done[member.index], seconds=seconds))
             self.ports.emit(self._progress(after[member.index], done[member.index], seconds))
-        packed = self.parts.learner.base.paths.packed_share()
         least = min(m.step for m in members)
-        self.ports.emit(
-            metrics.of_process(least, seconds=seconds, packed=packed, expected_gib=self._expected_gib)
-        )
+        self.ports.emit(metrics.of_process(least, seconds=seconds, **self.parts.process()))
         if all(member.silent >= PATIENCE for member in after.values()):
             raise NoSignalError(_silence(done))
 
@@ -192,17 +192,26 @@ class _Run:
         generation = self.at.generation + 1
         evolved = evolve(self.at.members, self.at.scores, self.parts.rules, generation, waiting)
         for parent, place in evolved.copies:
-            self.parts.learner.population.copy(parent, place)
-            self.parts.learner.optimizer.copy(parent, place)
+            self.parts.trained.copy(parent, place)
+        records = tuple(self._mutated(record, generation) for record in evolved.records)
         self.at = self.at.model_copy(
             update={
                 "members": evolved.members,
                 "generation": generation,
                 "evolved_at": self.at.iteration,
-                "lineage": self.at.lineage + evolved.records,
+                "lineage": self.at.lineage + records,
             }
         )
-        self.ports.emit(Evolution(generation=generation, records=evolved.records))
+        self.ports.emit(Evolution(generation=generation, records=records))
+
+    def _mutated(self, record: Lineage, generation: int) -> Lineage:
+        """Perform the mutation of a copy's network; the record then says how."""
+        if record.parent != record.member and self.parts.lived is not None:
+            self.parts.lived.overwritten(record.member)
+        if record.mutation not in NETWORK:
+            return record
+        how = self.parts.trained.mutate(record.member, record.mutation, generation)
+        return record.model_copy(update={"mutation": f"{record.mutation}: {how}"})
 
     def export(self, members: Sequence[Member]) -> None:
         """Save adapters for use; one that was exported at this step already is not saved again."""
@@ -215,7 +224,7 @@ class _Run:
             value = fitness[member.index] if scored else None
             export, saved = checkpoint.save_export(
                 self._folder / "exports",
-                self.parts.learner.population,
+                self.parts.trained,
                 member,
                 generation=self.at.generation,
                 judged=self._judged.get(member.index) if scored else None,
@@ -223,15 +232,31 @@ class _Run:
             )
             self.at = self.at.model_copy(update={"exports": (*self.at.exports, export)})
             if checkpoint.best(self.at.exports) == export:
-                self._best = self.parts.learner.population.export(member.index)
+                self._best = self.parts.trained.export(member.index)
             self.ports.emit(CheckpointSaved(checkpoint=export), saved.files)
 
     def save(self) -> None:
         """Write the resume state of this iteration."""
-        learner = self.parts.learner
-        tensors = Tensors(learner.population.state(), learner.optimizer.state(), self._best)
+        weights, moments = self.parts.trained.state()
+        lived: Mapping[str, Tensor] = {}
+        page = None
+        if self.parts.lived is not None:
+            lived = self.parts.lived.state()
+            page = self._page(self.parts.lived)
+        tensors = Tensors(weights, moments, self._best, lived, page, self._pages)
         state, saved = checkpoint.save_state(self._folder / "states", self.at, tensors)
+        self._pages = {
+            n: (saved.folder / n, digest) for n, digest in saved.digests.items() if n.startswith("page-")
+        }
         self.ports.emit(ResumeStateSaved(state=state), saved.files)
+
+    def _page(self, lived: Lived) -> tuple[str, Mapping[str, Tensor]] | None:
+        """The newest page of the replay; those that are overwritten by now are let go."""
+        known = max((checkpoint.span(name)[1] for name in self._pages), default=0)
+        mark, rows = lived.pages(known)
+        oldest = mark - lived.kept
+        self._pages = {name: one for name, one in self._pages.items() if checkpoint.span(name)[1] > oldest}
+        return (checkpoint.PAGE.format(known, mark), rows) if mark > known else None
 
     def close(self) -> None:
         """Export every member, and score base and best once on rows nobody has seen."""
@@ -248,7 +273,7 @@ class _Run:
 
     def _score(self, label: str, adapter: Mapping[str, Tensor], step: int | None, member: int | None) -> None:
         """Score one adapter on the test split, in place 0: training is over and its state saved."""
-        self.parts.learner.population.load(0, adapter)
+        self.parts.trained.load(0, adapter)
         judged = self.parts.task.judge([0], self.parts.held.test)[0]
         columns = {"reward": judged.scores, **judged.parts}
         self.ports.emit(
@@ -275,7 +300,9 @@ class _Run:
             max_steps=self.parts.schedule.max_steps,
             iteration=member.iteration,
             reward=done.reward,
-            tokens_per_second=done.tokens / seconds if seconds > 0 else None,
+            tokens_per_second=done.tokens / seconds
+            if seconds > 0 and done.rate == "tokens_per_second"
+            else None,
             eta_seconds=(time.monotonic() - began) / gained * left if gained else None,
         )
 

@@ -32,7 +32,7 @@ def test_every_algorithm_has_its_knobs_and_its_maths():
 def test_the_file_of_an_algorithm_has_its_name(name):
     knobs = discover.find("arena_gitops.spec.algorithms", name, Knobs)
 
-    assert knobs.ALGORITHM.lower().replace(".", "_") == name
+    assert knobs.ALGORITHM.lower().replace(".", "_").replace(" ", "_") == name
     assert knobs.ALGORITHM in ALGORITHMS
     assert knobs.model_fields["name"].default == knobs.ALGORITHM
 

@@ -21,7 +21,13 @@ from arena_gitops.spec.manifest.environment import ENVIRONMENTS
 from arena_gitops.spec.manifest.model import Manifest
 from arena_gitops.spec.manifest.names import PUBLISHED, Published, canonical_name
 from arena_gitops.spec.manifest.network import ClassicNetwork, DeferredNetwork
-from arena_gitops.spec.manifest.sections import ClassicTraining, ReplayBuffer, RolloutBuffer, TextNetwork, Training
+from arena_gitops.spec.manifest.sections import (
+    ClassicTraining,
+    ReplayBuffer,
+    RolloutBuffer,
+    TextNetwork,
+    Training,
+)
 from arena_gitops.spec.numbers import shown
 from arena_gitops.spec.population import ClassicMutation, MultiFrequency, Mutation, Tournament
 from arena_gitops.spec.problems import parse, suggestion

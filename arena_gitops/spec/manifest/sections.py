@@ -70,22 +70,22 @@ class Training(Section):
 class ClassicTraining(Training):
     """Training of a policy in an environment: every count of steps is of environment steps of one member."""
 
-    learning_delay: Annotated[Int, Field(ge=0)] = 0  # type: ignore[assignment]  # acted on here
+    learning_delay: Annotated[Int, Field(ge=0)] = 0
     """environment steps before the first update"""
-    eps_start: Annotated[Float, Field(ge=0, le=1)] = 1.0  # type: ignore[assignment]
+    eps_start: Annotated[Float, Field(ge=0, le=1)] = 1.0
     """share of random actions at the start, for algorithms that choose among actions"""
-    eps_end: Annotated[Float, Field(ge=0, le=1)] = 0.1  # type: ignore[assignment]
-    eps_decay: Annotated[Float, Field(ge=0, le=1)] = 0.995  # type: ignore[assignment]
+    eps_end: Annotated[Float, Field(ge=0, le=1)] = 0.1
+    eps_decay: Annotated[Float, Field(ge=0, le=1)] = 0.995
     """factor of that share after each step of all environments"""
-    eval_steps: Positive | None = None  # type: ignore[assignment]
+    eval_steps: Positive | None = None
     """longest evaluation episode; absent: the environment's own limit"""
     eval_episodes: Positive = 8
     """whole episodes that decide fitness, the same for all members; `eval_loop` multiplies them"""
     test_episodes: Annotated[Int, Field(ge=0)] = 100
     """episodes that neither training nor selection has seen, for base and best at the end"""
 
-    eval_rows: Understood[Positive] = None  # type: ignore[assignment]
-    test_rows: Understood[Annotated[Int, Field(ge=0)]] = None  # type: ignore[assignment]
+    eval_rows: Understood[Positive] = None  # type: ignore[assignment]  # there are no rows here
+    test_rows: Understood[Annotated[Int, Field(ge=0)]] = None  # type: ignore[assignment]  # as above
 
 
 class NStep(Section):

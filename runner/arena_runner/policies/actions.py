@@ -54,4 +54,6 @@ def log_prob(
 
 
 def _choices(does: Choice, out: Tensor, seen: Seen) -> Iterator[Tensor]:
-    yield from allowed(out, seen).split(list(does.sizes), -1) if len(does.sizes) > 1 else (allowed(out, seen),)
+    yield from (
+        allowed(out, seen).split(list(does.sizes), -1) if len(does.sizes) > 1 else (allowed(out, seen),)
+    )

@@ -90,6 +90,10 @@ class Crew:
         """Overwrite a place's networks, moments and step counts with another's."""
         self.put(place, self.person(parent))
 
+    def mutate(self, place: int, kind: str, generation: int) -> str:
+        """Change a place's networks; says how."""
+        raise NotImplementedError(kind)
+
     def put(self, place: int, person: Person) -> None:
         """Overwrite a place."""
         people = [person if one == place else self.person(one) for one in range(len(self))]
@@ -215,7 +219,9 @@ def _net(stack: Stack, row: int) -> Net:
     flat = stack.flat.detach()[row].clone()
     if stack.mean is None or stack.square is None:
         return Net(stack.design, flat)
-    return Net(stack.design, flat, stack.mean[row].clone(), stack.square[row].clone(), stack.steps[row].clone())
+    return Net(
+        stack.design, flat, stack.mean[row].clone(), stack.square[row].clone(), stack.steps[row].clone()
+    )
 
 
 def _stack(nets: Sequence[Net]) -> Stack:

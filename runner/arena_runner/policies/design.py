@@ -76,9 +76,11 @@ def plan(network: Network | None, sees: Seen, *, recurrent: bool = False) -> Des
         raise DesignError("a language model is no policy network")
     network = network or DeferredNetwork()
     written = network.encoder_config
-    encoder = _encoder(dict(written), sees, simba=network.simba, recurrent=recurrent) if isinstance(
-        written, Mapping
-    ) else written
+    encoder = (
+        _encoder(dict(written), sees, simba=network.simba, recurrent=recurrent)
+        if isinstance(written, Mapping)
+        else written
+    )
     head = network.head_config or Mlp(hidden_size=(HIDDEN,))
     _fits(encoder, sees)
     for section in (encoder, head):
@@ -100,7 +102,7 @@ def with_heads(design: Design, *heads: tuple[str, int], extra: int = 0, noisy: f
     return design.model_copy(update={"heads": made})
 
 
-def _encoder(written: dict[str, Any], sees: Seen, *, simba: bool, recurrent: bool) -> Encoder:
+def _encoder(written: dict[str, Any], sees: Seen, *, simba: bool, recurrent: bool) -> Any:
     parts = list(sees.values())
     images = [part for part in parts if isinstance(part, Image)]
     if "hidden_state_size" in written or recurrent:
@@ -114,10 +116,12 @@ def _encoder(written: dict[str, Any], sees: Seen, *, simba: bool, recurrent: boo
     return _read(Mlp, {"hidden_size": [HIDDEN], **written})
 
 
-def _lstm(written: dict[str, Any], *, image: bool) -> Encoder:
+def _lstm(written: dict[str, Any], *, image: bool) -> Any:
     state = {"hidden_state_size": HIDDEN, **{k: v for k, v in written.items() if k != "hidden_size"}}
     if image:
-        raise DesignError("memory over images has no room yet: leave recurrent out or give a vector observation")
+        raise DesignError(
+            "memory over images has no room yet: leave recurrent out or give a vector observation"
+        )
     return _read(Lstm, state)
 
 
@@ -139,7 +143,9 @@ def _read(model: type[Any], written: Mapping[str, Any]) -> Any:
         first = error.errors()[0]
         place = ".".join(["network.encoder_config", *map(str, first["loc"])])
         arch = model.model_fields["arch"].default
-        raise DesignError(f"{place}: {first['msg']} (the observation asks for an encoder of kind {arch})") from error
+        raise DesignError(
+            f"{place}: {first['msg']} (the observation asks for an encoder of kind {arch})"
+        ) from error
 
 
 def _fits(encoder: Encoder, sees: Seen) -> None:
@@ -152,7 +158,9 @@ def _fits(encoder: Encoder, sees: Seen) -> None:
             raise DesignError("encoder cnn_lstm has no room yet")
         case Mlp() | Lstm() | Simba():
             if images and len(sees) > 1:
-                raise DesignError(f"an encoder of kind {encoder.arch} cannot see {', '.join(images)}: use multiinput")
+                raise DesignError(
+                    f"an encoder of kind {encoder.arch} cannot see {', '.join(images)}: use multiinput"
+                )
         case MultiInput():
             pass
 

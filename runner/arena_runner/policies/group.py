@@ -48,7 +48,9 @@ class Group:
         """These rows, copied; give them back with `take_back`."""
         own = {name: column[list(rows)] for name, column in self.own.items()}
         nets = {role: stack.subset(rows) for role, stack in self.nets.items()}
-        return Group(tuple(self.places[row] for row in rows), nets, self.knobs, self.training, self.spaces, own)
+        return Group(
+            tuple(self.places[row] for row in rows), nets, self.knobs, self.training, self.spaces, own
+        )
 
     def take_back(self, part: Group, rows: Sequence[int]) -> None:
         """What a subset has become."""

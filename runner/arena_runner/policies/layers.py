@@ -13,7 +13,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn import functional
 
 from arena_gitops.spec.manifest.network import Cnn, Lstm, Mlp, MultiInput, Simba
 from arena_runner.policies.design import Design, DesignError, Head
@@ -26,11 +26,11 @@ Memory = tuple[Tensor, Tensor]
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "ReLU": torch.relu,
     "Tanh": torch.tanh,
-    "GELU": F.gelu,
-    "ELU": F.elu,
-    "LeakyReLU": F.leaky_relu,
+    "GELU": functional.gelu,
+    "ELU": functional.elu,
+    "LeakyReLU": functional.leaky_relu,
     "Sigmoid": torch.sigmoid,
-    "Softplus": F.softplus,
+    "Softplus": functional.softplus,
     "Identity": lambda x: x,
 }
 
@@ -116,7 +116,7 @@ def entering(part: Part, x: Tensor) -> Tensor:
     """A stored part as floats in a row: (N, B, …) → (N, B, size)."""
     match part:
         case Categories():
-            hot = [F.one_hot(x[..., n], size) for n, size in enumerate(part.sizes)]
+            hot = [functional.one_hot(x[..., n], size) for n, size in enumerate(part.sizes)]
             return (hot[0] if len(hot) == 1 else torch.cat(hot, -1)).float()
         case Image():
             x = x.flatten(-3)
@@ -134,7 +134,9 @@ def _dense(p: Params, name: str, x: Tensor, act: Callable[[Tensor], Tensor] | No
     x = torch.baddbmm(p[f"{name}.bias"].unsqueeze(1), x, p[f"{name}.weight"])
     scale = p.get(f"{name}.scale")
     if scale is not None:
-        x = torch.addcmul(p[f"{name}.shift"].unsqueeze(1), F.layer_norm(x, x.shape[-1:]), scale.unsqueeze(1))
+        x = torch.addcmul(
+            p[f"{name}.shift"].unsqueeze(1), functional.layer_norm(x, x.shape[-1:]), scale.unsqueeze(1)
+        )
     return x if act is None else act(x)
 
 
@@ -146,9 +148,9 @@ def _convolved(encoder: Cnn, p: Params, name: str, part: Part, x: Tensor) -> Ten
     x = x.float() / 255 if part.scaled else x
     for n, stride in enumerate(encoder.stride_size):
         weight, bias = p[f"{name}.{n}.weight"], p[f"{name}.{n}.bias"]
-        x = F.conv2d(x, weight.flatten(0, 1), bias.flatten(), stride=stride, groups=members)
+        x = functional.conv2d(x, weight.flatten(0, 1), bias.flatten(), stride=stride, groups=members)
         if encoder.layer_norm:
-            x = F.group_norm(x, members)
+            x = functional.group_norm(x, members)
         x = ACTIVATIONS[encoder.activation](x)
     return x.reshape(rows, members, -1).transpose(0, 1)
 
@@ -157,15 +159,17 @@ def _simba(encoder: Simba, p: Params, x: Tensor) -> Tensor:
     """Residual blocks over a normalised stream (Lee et al., arXiv 2410.09754), without running statistics."""
     x = _dense(p, "encoder.in", x, None)
     for n in range(encoder.num_blocks):
-        y = F.layer_norm(x, x.shape[-1:])
+        y = functional.layer_norm(x, x.shape[-1:])
         y = _dense(p, f"encoder.{n}.up", y, torch.relu)
         x = x + _dense(p, f"encoder.{n}.down", y, None)
-    return F.layer_norm(x, x.shape[-1:])
+    return functional.layer_norm(x, x.shape[-1:])
 
 
 def _one_part(encoder: MultiInput, p: Params, name: str, part: Part, x: Tensor) -> Tensor:
     if isinstance(part, Image):
-        return _dense(p, f"part.{name}.out", _convolved(_cnn_of(encoder, part), p, f"part.{name}", part, x), torch.relu)
+        return _dense(
+            p, f"part.{name}.out", _convolved(_cnn_of(encoder, part), p, f"part.{name}", part, x), torch.relu
+        )
     x = entering(part, x)
     if encoder.vector_space_mlp:
         for n in range(len(_mlp_of(encoder).hidden_size)):
@@ -185,7 +189,9 @@ def _cnn_of(encoder: MultiInput, image: Image) -> Cnn:
     return Cnn(channel_size=(16, 32), kernel_size=(3, 3), stride_size=(1, 1))
 
 
-def _dense_slots(name: str, inputs: int, outputs: int, *, norm: bool, gain: float = math.sqrt(2)) -> list[Slot]:
+def _dense_slots(
+    name: str, inputs: int, outputs: int, *, norm: bool, gain: float = math.sqrt(2)
+) -> list[Slot]:
     slots = [Slot(f"{name}.weight", (inputs, outputs), "orthogonal", gain), Slot(f"{name}.bias", (outputs,))]
     if norm:
         slots += [Slot(f"{name}.scale", (outputs,), "ones"), Slot(f"{name}.shift", (outputs,))]

@@ -110,9 +110,7 @@ def _parts(space: Any, name: str = "") -> list[tuple[str, Part]]:
     kind = type(space).__name__
     if kind in {"Dict", "Tuple"}:
         inner = space.spaces.items() if kind == "Dict" else enumerate(space.spaces)
-        return [
-            part for key, one in inner for part in _parts(one, f"{name}.{key}" if name else str(key))
-        ]
+        return [part for key, one in inner for part in _parts(one, f"{name}.{key}" if name else str(key))]
     return [(name or ONE, _part(space))]
 
 
@@ -176,7 +174,7 @@ def flatten(observation: Any, name: str = "") -> dict[str, Any]:
 
 def encode(part: Part, value: Any, rows: int) -> NDArray[Any]:
     """A part of `rows` observations as it is stored: (rows, …)."""
-    array = np.asarray(value)
+    array: NDArray[Any] = np.asarray(value)
     match part:
         case Vector():
             return array.reshape(rows, part.size).astype(np.float32, copy=False)
@@ -188,9 +186,12 @@ def encode(part: Part, value: Any, rows: int) -> NDArray[Any]:
                 else (part.channels, part.height, part.width)
             )
             array = array.reshape(rows, *shape).astype(dtype, copy=False)
-            return np.ascontiguousarray(np.moveaxis(array, -1, 1)) if part.last else array
+            first: NDArray[Any] = np.ascontiguousarray(np.moveaxis(array, -1, 1)) if part.last else array
+            return first
         case Categories():
-            return array.reshape(rows, len(part.sizes)).astype(np.int64, copy=False) - np.asarray(part.starts)
+            numbers: NDArray[Any] = array.reshape(rows, len(part.sizes)).astype(np.int64, copy=False)
+            from_zero: NDArray[Any] = np.subtract(numbers, np.asarray(part.starts))
+            return from_zero
 
 
 def stored(part: Part) -> tuple[tuple[int, ...], str]:
@@ -218,7 +219,7 @@ def entered(part: Part) -> int:
 def decode(does: Choice | Continuous, actions: NDArray[Any]) -> NDArray[Any]:
     """Actions as the environment wants them: (rows, k) numbers → (rows,) or (rows, *shape)."""
     if isinstance(does, Choice):
-        shifted = actions.astype(np.int64) + np.asarray(does.starts)
+        shifted: NDArray[Any] = np.add(actions.astype(np.int64), np.asarray(does.starts))
         return shifted[:, 0] if does.single else shifted
-    clipped = np.clip(actions, np.asarray(does.low), np.asarray(does.high))
+    clipped: NDArray[Any] = np.clip(actions, np.asarray(does.low), np.asarray(does.high))
     return clipped.reshape(len(actions), *does.shape).astype(np.float32)

@@ -38,7 +38,7 @@ class Stack:
         if self.grads is not None:
             self._grad_views = list(views(self.slots, self.grads).values())
             for value in self.params.values():
-                value.requires_grad_(requires_grad=True)
+                value.requires_grad_(True)
 
     @classmethod
     def fresh(cls, design: Design, seeds: Sequence[int]) -> Self:
@@ -85,12 +85,13 @@ class Stack:
         """Lay the gradient of a loss where `apply` looks for it."""
         leaves = list(self.params.values())
         found = torch.autograd.grad(loss, leaves, retain_graph=retain, materialize_grads=True)
-        torch._foreach_copy_(self._grad_views, found)  # noqa: SLF001 - the only name of the fused copy
+        torch._foreach_copy_(self._grad_views, found)  # the only name of the fused copy
 
     def norms(self) -> Tensor:
         """Each member's gradient norm (N,)."""
         assert self.grads is not None
-        return torch.linalg.vector_norm(self.grads, dim=1)
+        norms: Tensor = torch.linalg.vector_norm(self.grads, dim=1)
+        return norms
 
     @torch.no_grad()
     def apply(self, lr: Tensor, *, shrink: Tensor | None = None, eps: float = EPS) -> None:
@@ -170,4 +171,5 @@ def _orthogonal(shape: tuple[int, ...], dice: torch.Generator) -> Tensor:
     drawn = torch.randn(max(rows, columns), min(rows, columns), generator=dice)
     q, r = torch.linalg.qr(drawn)
     q = q * r.diagonal().sign()
-    return (q if rows >= columns else q.T).reshape(shape)
+    found: Tensor = (q if rows >= columns else q.T).reshape(shape)
+    return found

@@ -84,7 +84,7 @@ def _placed(
     mutation = mutate(
         inherited, rules.ranges, rules.odds, seed=rules.seed, generation=generation, place=place
     )
-    if mutation:
+    if mutation is not None and mutation.new is not None:
         inherited[mutation.name] = mutation.new
     return members[place].overwritten(inherited), mutation
 

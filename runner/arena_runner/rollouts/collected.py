@@ -70,10 +70,7 @@ class Collected(Playing):
         ended = torch.from_numpy(stepped.ended).view(shape)
         row = {
             **{f"seen/{name}": value for name, value in before.items()},
-            **{
-                name: self.gathered([one.kept[name] for one in acted])
-                for name in acted[0].kept
-            },
+            **{name: self.gathered([one.kept[name] for one in acted]) for name in acted[0].kept},
             "actions": self._actions(acted),
             "reward": self._with_cut_off(reward, acted, stepped),
             "ended": ended.float(),
@@ -95,7 +92,8 @@ class Collected(Playing):
         after = self._tensors(stepped.after)
         follows = self.gathered(
             [
-                self.algorithm.value(group, self.rows_of(group, after), one.memory) * group.of("gamma").unsqueeze(1)
+                self.algorithm.value(group, self.rows_of(group, after), one.memory)
+                * group.of("gamma").unsqueeze(1)
                 for group, one in zip(self.crew.groups, acted, strict=True)
             ]
         )
@@ -148,7 +146,7 @@ class Collected(Playing):
         now = {name: value[places] for name, value in self.seen.items()}
         gamma, share = group.of("gamma").view(-1, 1), group.of("gae_lambda").view(-1, 1)
         last = self.algorithm.value(group, now, memory)
-        advantage = advantages(rows["reward"], rows["value"], rows["ended"], last, gamma, share)
+        advantage = advantages(rows["reward"], rows["value"], rows["ended"], last, gamma=gamma, share=share)
         rows["advantage"], rows["returns"] = advantage, advantage + rows["value"]
         flat = {name: value.flatten(1, 2) for name, value in rows.items()}
         streams = self.streams("minibatches", [*places], self._iteration * 4096 + self._learned[places[0]])
@@ -178,7 +176,9 @@ class Collected(Playing):
             self._note(part, figures)
             limit = group.fixed("target_kl")
             if limit is not None:
-                stopped |= {row for row, kl in zip(rows, figures["kl"].tolist(), strict=True) if kl > 1.5 * limit}
+                stopped |= {
+                    row for row, kl in zip(rows, figures["kl"].tolist(), strict=True) if kl > 1.5 * limit
+                }
 
     def _note(self, group: Group, figures: Mapping[str, Tensor]) -> None:
         for name, column in figures.items():
@@ -197,7 +197,7 @@ class Collected(Playing):
 
 
 def advantages(
-    reward: Tensor, value: Tensor, ended: Tensor, last: Tensor, gamma: Tensor, share: Tensor
+    reward: Tensor, value: Tensor, ended: Tensor, last: Tensor, *, gamma: Tensor, share: Tensor
 ) -> Tensor:
     """Generalised advantages (N, T, E); `last` (N, E) is the value of what comes after the rollout."""
     found = torch.empty_like(reward)
@@ -221,7 +221,8 @@ def minibatch(flat: Rows, members: Sequence[int], picks: Sequence[Tensor]) -> Ba
     count = next(iter(flat.values())).shape[1]
     index = (index + torch.tensor(members).unsqueeze(1) * count).flatten()
     rows = {
-        name: value.flatten(0, 1).index_select(0, index).unflatten(0, weight.shape) for name, value in flat.items()
+        name: value.flatten(0, 1).index_select(0, index).unflatten(0, weight.shape)
+        for name, value in flat.items()
     }
     seen = {name.removeprefix("seen/"): rows.pop(name) for name in [*rows] if name.startswith("seen/")}
     return Batch(seen=seen, actions=rows.pop("actions"), weight=weight, kept=rows)

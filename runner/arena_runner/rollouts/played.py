@@ -98,6 +98,7 @@ class Playing:
                 steps=self.cut.steps,
                 tokens=self.cut.steps,
                 signal=True,
+                rate="env_steps_per_second",
                 reward=mean(ended) if (ended := self._ended[member.index]) else None,
                 metrics={
                     **figures[member.index],
@@ -150,6 +151,14 @@ class Playing:
         """What was lived through since a mark, and the new mark; nothing unless there is a replay."""
         return known, {}
 
+    def refill(self, pages: Sequence[Mapping[str, Tensor]], written: int) -> None:
+        """There is no replay to fill."""
+
+    @property
+    def kept(self) -> int:
+        """Rows a replay still needs."""
+        return 0
+
     # what subclasses say
 
     def _begin(self, iteration: int) -> None:
@@ -184,7 +193,9 @@ class Playing:
 
     def streams(self, what: str, places: Sequence[int], iteration: int) -> list[np.random.Generator]:
         """A stream for each place, for one slice."""
-        return [np.random.default_rng(key(self.seed, what, p, iteration) & 0x7FFFFFFFFFFFFFFF) for p in places]
+        return [
+            np.random.default_rng(key(self.seed, what, p, iteration) & 0x7FFFFFFFFFFFFFFF) for p in places
+        ]
 
     def _dice(self, what: str, group: Group, iteration: int, step: int) -> Dice:
         streams = self.streams(what, group.places, iteration)

@@ -57,6 +57,11 @@ class Replayed(Playing):
             if page:
                 self.replay.append(page)
 
+    @property
+    def kept(self) -> int:
+        """The ring's capacity."""
+        return self.replay.capacity
+
     def _begin(self, iteration: int) -> None:
         self._streams = self.streams("replay", range(self.members), iteration)
         self._sums = [{} for _ in range(self.members)]
@@ -108,7 +113,9 @@ class Replayed(Playing):
         taken = self.replay.take(places, rows.flatten(1))
         for count in range(times):
             cut = slice(count * widest, (count + 1) * widest)
-            batch = as_batch({name: value[:, cut] for name, value in taken.items()}, weight, group.of("gamma"))
+            batch = as_batch(
+                {name: value[:, cut] for name, value in taken.items()}, weight, group.of("gamma")
+            )
             self._note(group, self.crew.algorithm.update(group, batch))
 
     def _note(self, group: Group, figures: Mapping[str, Tensor]) -> None:

@@ -1,17 +1,16 @@
 """What one iteration and one evaluation mean, for the loop that does not want to know the algorithm.
 
-A task is a dataset category met by an algorithm: `scored` generates completions and has them scored, `imitated`
-learns targets as they stand.
+A task is what is learned from, met by an algorithm: `scored` generates completions and has them scored, `imitated`
+learns targets as they stand, `replayed` and `collected` act in environments.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from arena_runner.population.member import Member
-from arena_runner.rollouts.prompts import Prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +35,8 @@ class Iterated:
     reward: float | None
     metrics: Mapping[str, float]
     transcripts: tuple[Transcript, ...] = ()
+    rate: str = "tokens_per_second"
+    """name of the rate: what `tokens` counts"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,6 @@ class Task(Protocol):
         """
         ...
 
-    def judge(self, places: Sequence[int], prompts: Sequence[Prompt]) -> dict[int, Judged]:
-        """Score places on the same rows. Must depend on weights and rows only, and must change nothing."""
+    def judge(self, places: Sequence[int], rows: Sequence[Any], /) -> dict[int, Judged]:
+        """Score places on the same rows (prompts, or seeds of episodes). Must depend on weights and rows only, and must change nothing."""
         ...

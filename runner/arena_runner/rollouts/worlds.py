@@ -176,9 +176,9 @@ class Plain:
         led = stacked(self.spaces, after)
         if not len(ended):
             return Stepped(led, led, reward, terminated, truncated)
-        for row in ended:
+        for row in ended.tolist():
             self._episodes[row] += 1
-            self._now[row] = self._begin(int(row))
+            self._now[row] = self._begin(row)
         return Stepped(stacked(self.spaces, self._now), led, reward, terminated, truncated)
 
     def state(self) -> dict[str, Tensor]:
@@ -226,7 +226,9 @@ class Plain:
 def stacked(space: Spaces, observations: Sequence[Mapping[str, Any]]) -> Arrays:
     """Observations of all rows, part by part, as they are stored."""
     found = {
-        name: spaces.encode(part, np.stack([np.asarray(one[name]) for one in observations]), len(observations))
+        name: spaces.encode(
+            part, np.stack([np.asarray(one[name]) for one in observations]), len(observations)
+        )
         for name, part in space.sees.items()
     }
     if MASK in observations[0] and MASK not in space.sees:
@@ -270,8 +272,6 @@ def open_registered(gym_id: str, rows: int, options: Mapping[str, Any], longest:
             limit = min(steps, longest or steps)
             return Native(CartPoleVectorEnv(rows, max_episode_steps=limit), rows)
         limits = {} if longest is None else {"max_episode_steps": longest}
-        return Plain(
-            lambda: gymnasium.make(gym_id, disable_env_checker=True, **limits, **options), rows
-        )
+        return Plain(lambda: gymnasium.make(gym_id, disable_env_checker=True, **limits, **options), rows)
     except (gymnasium.error.Error, ImportError, TypeError) as error:
         raise WorldError(f"environment {gym_id} cannot be made: {error}") from error

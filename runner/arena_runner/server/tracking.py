@@ -264,4 +264,6 @@ def _told(record: Any) -> str:
     origin = "kept its place" if record.parent == record.member else f"copy of m{record.parent}"
     if record.mutation is None:
         return origin
+    if record.old is None or record.new is None:
+        return f"{origin}, {record.mutation}"
     return f"{origin}, {record.mutation} {record.old:g} -> {record.new:g}"

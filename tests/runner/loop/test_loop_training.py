@@ -202,9 +202,9 @@ def test_an_export_carries_a_probe_that_only_its_own_weights_answer(lab, algorit
     probe = json.loads((folder / "arena.json").read_text())["probe"]
 
     with open_parts(lab.job(algorithm), lab.materials("again"), lab.ports()) as parts:
-        base = measured(parts.learner, probe)
-        parts.learner.population.load(0, read(folder)[0])
-        own = measured(parts.learner, probe)
+        base = measured(parts.trained, probe)
+        parts.trained.population.load(0, read(folder)[0])
+        own = measured(parts.trained, probe)
 
     assert len(probe["token_ids"]) == len(probe["logprobs"]) > 0
     assert own == pytest.approx(probe["logprobs"], abs=1e-4)
@@ -318,7 +318,7 @@ def test_the_fitness_of_a_place_does_not_depend_on_its_neighbours(lab, algorithm
     """Bit for bit: judged alone, or beside members with other weights."""
     job = lab.job(algorithm, training={"pop_size": 3})
     with open_parts(job, lab.materials(), lab.ports()) as parts:
-        population = parts.learner.population
+        population = parts.trained.population
         torch.manual_seed(0)
         for place in range(3):
             population.load(place, {k: torch.randn_like(v) for k, v in population.export(place).items()})

@@ -119,8 +119,8 @@ def test_a_registered_gymnasium_id_needs_no_resource(repo):
     state = repo.load()
     experiment = state.resources[EXPERIMENT]
     assert experiment.spec["inputs"]["environment"]["gym_id"] == "CartPole-v1"
-    assert "algorithm 'DQN' has no room yet" in experiment.refusals[0]
-    assert [n.code for n in state.notes if n.severity is Severity.WARNING] == ["no-room"]
+    assert not experiment.refusals
+    assert [n.code for n in state.notes if n.severity is Severity.WARNING] == []
 
 
 def test_an_unknown_gymnasium_id_is_refused_with_a_near_one(repo):
@@ -209,10 +209,9 @@ def test_a_resource_is_no_manifest(repo):
 
 def test_published_manifests_load_in_an_experiment(repo, shared):
     for number, manifest in enumerate(sorted((shared / "manifests").rglob("*.yaml"))):
-        # gspo.yaml starts outside the range it gives evolution, which is an error of its own
-        repo.write(
-            f"manifests/m{number}.yaml", manifest.read_bytes().replace(b"group_size: 16", b"group_size: 8")
-        )
+        # gspo.yaml and ppo_recurrent.yaml start outside the range they give evolution: an error of its own
+        text = manifest.read_bytes().replace(b"group_size: 16", b"group_size: 8")
+        repo.write(f"manifests/m{number}.yaml", text.replace(b"learn_step: 16384", b"learn_step: 8192"))
         repo.write(
             f"experiments/m{number}.yaml",
             f"kind: Experiment\nname: m{number}\nmanifest: ../manifests/m{number}.yaml\n",

@@ -30,6 +30,22 @@ GROUP = {
     "vllm_importance_sampling_cap",
     "vllm_importance_sampling_correction",
 }
+ON_POLICY = {
+    "name",
+    "action_std_init",
+    "batch_size",
+    "clip_coef",
+    "ent_coef",
+    "gae_lambda",
+    "gamma",
+    "learn_step",
+    "lr",
+    "max_grad_norm",
+    "share_encoders",
+    "target_kl",
+    "update_epochs",
+    "vf_coef",
+}
 ACTED_ON = {
     **dict.fromkeys(("GRPO", "GSPO", "CISPO", "DAPO", "Dr.GRPO"), GROUP),
     "DPO": {
@@ -43,6 +59,8 @@ ACTED_ON = {
         "update_epochs",
     },
     "SFT": {"name", "batch_size", "lr", "max_grad_norm", "update_epochs"},
+    "DQN": {"name", "batch_size", "double", "dueling", "gamma", "learn_step", "lr", "tau"},
+    "PPO": ON_POLICY,
 }
 
 
@@ -83,7 +101,7 @@ def test_a_whole_number_stays_one_for_mutation():
 
 
 def test_an_algorithm_without_a_room_has_no_knobs():
-    assert knobs_for("DQN") is None
+    assert knobs_for("NeuralUCB") is None
 
 
 PRESETS = {  # training.md §6: level, surrogate, clip, normalisation, advantage, beta, drop, overlong

@@ -314,6 +314,10 @@ def test_a_shared_manifest_parses_and_reads_back(path):
         with pytest.raises(ManifestError, match=r"group_size starts at 16, outside \[4, 12\]"):
             parse_manifest(raw)
         raw["algorithm"]["group_size"] = 8
+    if path.endswith("ppo/ppo_recurrent.yaml"):
+        with pytest.raises(ManifestError, match=r"learn_step starts at 16384, outside \[256, 8192\]"):
+            parse_manifest(raw)
+        raw["algorithm"]["learn_step"] = 8192
     parsed = parse_manifest(raw)
 
     assert Manifest.from_normal(parsed.manifest.normal()) == parsed.manifest

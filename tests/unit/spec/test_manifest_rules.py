@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from arena_gitops.spec.algorithms import ALGORITHMS
 from arena_gitops.spec.manifest import ManifestError, parse_manifest
 
 RANGE = {"min": 1e-5, "max": 1e-3}
@@ -240,11 +241,20 @@ def test_selection_without_a_room_is_refused_by_name(grpo):
     assert "multi_frequency" in refusals(grpo)["selection_strategy.strategy"].message
 
 
-def test_an_algorithm_without_a_room_is_refused_with_the_list_of_those_that_have_one(manifest_of):
-    refusal = refusals(manifest_of("classic"))["algorithm.name"]
+def test_an_algorithm_without_a_room_is_refused_with_the_list_of_those_that_have_one():
+    raw = {"algorithm": {"name": "NeuralUCB"}, "environment": {"name": "x", "env_type": "bandit"}}
+    refusal = refusals(raw)["algorithm.name"]
 
-    assert refusal.message == "algorithm 'Rainbow DQN' has no room yet"
-    assert refusal.hint == "can train: CISPO, DAPO, DPO, Dr.GRPO, GRPO, GSPO, SFT"
+    assert refusal.message == "algorithm 'NeuralUCB' has no room yet"
+    assert refusal.hint == f"can train: {', '.join(sorted(ALGORITHMS))}"
+
+
+@pytest.mark.parametrize("name", ["MATD3", "CQN", "NeuralUCB", "NeuralTS"])
+def test_what_follows_later_is_refused_by_its_name(name):
+    kind = {"CQN": "offline", "MATD3": "gym"}.get(name, "bandit")
+    raw = {"algorithm": {"name": name}, "environment": {"name": "x", "env_type": kind}}
+
+    assert refusals(raw)["algorithm.name"].message == f"algorithm '{name}' has no room yet"
 
 
 @pytest.mark.parametrize(

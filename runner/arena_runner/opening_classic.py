@@ -1,0 +1,193 @@
+"""Everything a policy's run needs before its first iteration: environments, networks, replay, and where it stands.
+
+The counterpart of `opening` for algorithms that act. Small networks are trained in fp32 on one thread of the CPU,
+where a launch costs more than its arithmetic.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from importlib.metadata import version
+from typing import Any, cast
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from arena_gitops.spec.job import JobSpec, Started
+from arena_gitops.spec.knobs import Knobs
+from arena_gitops.spec.manifest import Manifest
+from arena_gitops.spec.manifest.environment import GymEnvironment
+from arena_gitops.spec.manifest.sections import ClassicTraining, ReplayBuffer, TextNetwork
+from arena_runner import checkpoint
+from arena_runner.budgets import Budgets
+from arena_runner.checkpoint import Standing, Tensors
+from arena_runner.parts import Held, JobError, Parts, rules_of
+from arena_runner.policies.crew import Crew
+from arena_runner.policies.design import plan
+from arena_runner.policies.port import Algorithm
+from arena_runner.population.member import Member
+from arena_runner.ports import Materials, TrainPorts
+from arena_runner.rollouts.collected import Collected
+from arena_runner.rollouts.played import OpenWorld, Slice
+from arena_runner.rollouts.replayed import Replayed
+from arena_runner.rollouts.worlds import open_registered
+from arena_runner.schedule import Schedule, plan_schedule
+from arena_runner.seeds import key
+
+LONGEST_SLICE = 2048
+"""environment steps of a member after which a run may be stopped, whatever its intervals are"""
+
+
+@contextmanager
+def open_classic(
+    job: JobSpec, manifest: Manifest, materials: Materials, ports: TrainPorts
+) -> Iterator[Parts]:
+    """Open environments and networks and announce the start; closing it ends the environments."""
+    training, knobs = manifest.classic, manifest.algorithm
+    assert training is not None
+    assert isinstance(knobs, Knobs)
+    resumed = checkpoint.load_state(materials.resume) if materials.resume else None
+    limits = resumed[0].budgets if resumed else _budgets()
+    torch.set_num_threads(limits.threads)
+    algorithm = maths(knobs)
+    with _worlds(job, manifest) as open_world:
+        crew = _crew(job, manifest, algorithm, open_world)
+        cut = slice_of(manifest)
+        with closing(_task(crew, open_world, cut, manifest, job.seed)) as task:
+            origin = crew.export(0)
+            standing, best, pages = _stand(resumed, limits, crew, task)
+            schedule = plan_schedule(manifest, job.limits, rows=0, per_iteration=cut.steps)
+            _announce(job, standing, schedule, ports)
+            yield Parts(
+                job=job,
+                schedule=schedule,
+                rules=rules_of(job, manifest),
+                trained=crew,
+                task=task,
+                held=_held(training, job.seed),
+                origin=origin,
+                best=best,
+                standing=standing,
+                lived=task,
+                pages=pages,
+            )
+
+
+def maths(knobs: Knobs) -> Algorithm:
+    """The algorithm's file (`policies.port` says what is in it)."""
+    name = knobs.MATHS or knobs.ALGORITHM.lower().replace(" ", "_")
+    return cast("Algorithm", importlib.import_module(f"arena_runner.algorithms.{name}"))
+
+
+def slice_of(manifest: Manifest) -> Slice:
+    """An iteration: as long as the shortest interval, or an equal part of it."""
+    training = manifest.training
+    each = _environment(manifest).num_envs
+    wanted = [training.evo_steps, training.evaluation_interval, training.checkpoint_steps]
+    shortest = min(steps for steps in wanted if steps is not None)
+    parts = math.ceil(shortest / LONGEST_SLICE)
+    return Slice(ticks=max(1, round(shortest / parts / each)), each=each)
+
+
+def _environment(manifest: Manifest) -> GymEnvironment:
+    assert isinstance(manifest.environment, GymEnvironment)
+    return manifest.environment
+
+
+def _budgets() -> Budgets:
+    return Budgets(device="cpu", dtype="float32", threads=1, rows_in_flight=0, tokens_per_backward=0)
+
+
+@contextmanager
+def _worlds(job: JobSpec, manifest: Manifest) -> Iterator[OpenWorld]:
+    """How environments of this job are made."""
+    given, training = job.inputs.environment, manifest.classic
+    assert training is not None
+    gym_id = given.gym_id if given is not None else _environment(manifest).name
+    options: dict[str, Any] = dict(given.env_config) if given is not None else {}
+    if gym_id is None:
+        raise JobError("environments from an archive have no room yet: name a registered Gymnasium id")
+    longest = training.eval_steps
+    yield lambda rows, judging: open_registered(gym_id, rows, options, longest if judging else None)
+
+
+def _crew(job: JobSpec, manifest: Manifest, algorithm: Algorithm, open_world: OpenWorld) -> Crew:
+    with closing(open_world(1, True)) as world:
+        spaces = world.spaces
+    network = manifest.network
+    assert not isinstance(network, TextNetwork)
+    knobs, training = manifest.algorithm, manifest.classic
+    assert isinstance(knobs, Knobs)
+    assert training is not None
+    body = plan(network, spaces.sees, recurrent=getattr(algorithm, "RECURRENT", False))
+    designs = algorithm.networks(body, spaces.does, knobs)
+    return Crew(algorithm, designs, knobs, training, spaces, members=training.pop_size, seed=job.seed)
+
+
+def _task(
+    crew: Crew, open_world: OpenWorld, cut: Slice, manifest: Manifest, seed: int
+) -> Replayed | Collected:
+    if crew.algorithm.LEARNS == "rollout":
+        return Collected(crew, open_world, cut, seed)
+    buffer = manifest.replay_buffer
+    if not isinstance(buffer, ReplayBuffer):
+        buffer = ReplayBuffer()
+    return Replayed(crew, open_world, cut, seed, training=crew.training, buffer=buffer)
+
+
+def _held(training: ClassicTraining, seed: int) -> Held:
+    """Seeds of the episodes that decide fitness, and of those nobody sees before the end."""
+
+    def drawn(what: str, count: int) -> list[int]:
+        return [key(seed, what, n) & 0x7FFFFFFF for n in range(count)]
+
+    return Held(
+        eval=drawn("evaluation", training.eval_episodes * training.eval_loop),
+        test=drawn("test", training.test_episodes),
+    )
+
+
+def _stand(
+    resumed: tuple[Standing, Tensors] | None,
+    limits: Budgets,
+    crew: Crew,
+    task: Replayed | Collected,
+) -> tuple[Standing, Mapping[str, Tensor], Mapping[str, Any]]:
+    """Where the run stands: at its beginning, or where its last segment ended."""
+    if resumed is None:
+        own = crew.knobs.hyperparameters()
+        places = tuple(Member(place, dict(own)) for place in range(len(crew)))
+        return Standing(members=places, budgets=limits), {}, {}
+    standing, tensors = resumed
+    crew.tell(standing.members)
+    crew.restore(tensors.adapters, tensors.moments)
+    task.restore(tensors.lived)
+    if tensors.pages:
+        newest = max(checkpoint.span(name)[1] for name in tensors.pages)
+        task.refill([load_file(path) for path, _ in tensors.pages.values()], newest)
+    return standing, tensors.best, tensors.pages
+
+
+def _announce(job: JobSpec, standing: Standing, schedule: Schedule, ports: TrainPorts) -> None:
+    limits = standing.budgets
+    ports.emit(
+        Started(
+            device=limits.device,
+            dtype=limits.dtype,
+            threads=limits.threads,
+            rows_in_flight=limits.rows_in_flight,
+            tokens_per_backward=limits.tokens_per_backward,
+            versions={"python": platform.python_version()}
+            | {name: version(name) for name in ("arena-runner", "torch", "gymnasium")},
+            model=None,
+            members=len(standing.members),
+            max_steps=schedule.max_steps,
+            resumed_at_iteration=standing.iteration if job.resume else None,
+            request_id=job.request_id,
+        )
+    )
