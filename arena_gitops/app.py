@@ -87,6 +87,8 @@ class World:
     """as whom an apply takes the lease of its stack, and how long it waits for it"""
     parallel: int = PARALLEL
     """calls that an apply makes at a time"""
+    keep_going: bool = False
+    """`--keep-going`: a check that fails holds up only what depends on it"""
     strict: bool = False
     """`--strict-serial`: nothing of the stack may have been written since the plan was made"""
 
@@ -172,6 +174,7 @@ def apply(
                 world.parallel,
                 grip,
                 strict=world.strict,
+                keep_going=world.keep_going,
             )
             return engine.apply(planned, desired)
 
@@ -231,6 +234,13 @@ def require_no_changes(planned: Plan) -> None:
             c.address for c in planned.changes if c.action.acts or c.action is Action.BLOCKED
         )
         raise UnexpectedChangesError(f"no changes were expected, but: {addresses}")
+
+
+def require_settled(planned: Plan) -> None:
+    """Raise BlockedError while something waits for a person (`--require-settled`)."""
+    waiting = [f"{c.address}: {c.message}" for c in planned.changes if c.action is Action.PENDING]
+    if waiting:
+        raise BlockedError("not settled\n  " + "\n  ".join(waiting))
 
 
 def exit_code(planned: Plan, *, detailed: bool) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from arena_gitops.apply.events import Checked, CheckStarted, Listener, Uploaded
 from arena_gitops.apply.parallel import each
@@ -63,9 +63,14 @@ def check(
     changes: Iterable[Change],
     listener: Listener,
     interrupted: Callable[[], None],
-) -> None:
-    """Run the checks of every experiment that will be trained; all failures are reported together."""
-    failed: list[CheckResult] = []
+    *,
+    keep_going: bool = False,
+) -> Mapping[str, str]:
+    """Run the checks of every experiment that will be trained; all failures are reported together.
+
+    Returns what failed, address → why: nothing, unless asked to `keep_going`.
+    """
+    failed: dict[str, list[CheckResult]] = {}
     for change in changes:
         if change.action not in CHECKED or change.at.kind != "experiment":
             continue
@@ -81,11 +86,13 @@ def check(
             interrupted()
             listener(Checked(change.address, result))
             if result.status == "fail":
-                failed.append(result)
-    if failed:
-        lines = sorted({_failure(result, desired) for result in failed})
+                failed.setdefault(change.address, []).append(result)
+    told = {address: sorted({_failure(r, desired) for r in results}) for address, results in failed.items()}
+    if failed and not keep_going:
+        lines = sorted({line for found in told.values() for line in found})
         count = f"{len(lines)} check{'' if len(lines) == 1 else 's'} failed"
         raise CheckFailedError(f"{count}; nothing was changed\n  " + "\n  ".join(lines))
+    return {address: f"check failed: {'; '.join(lines)}" for address, lines in told.items()}
 
 
 def _moved(change: Change, observed: ObservedState) -> str | None:

@@ -7,7 +7,7 @@ what to do: that is in the plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
 from itertools import groupby
@@ -20,6 +20,7 @@ from arena_gitops.apply.parallel import each
 from arena_gitops.errors import (
     ArenaError,
     BlockedError,
+    CheckFailedError,
     InterruptedByUserError,
     LeaseLostError,
     PartialApplyError,
@@ -51,6 +52,8 @@ class Engine:
     parallel: int = PARALLEL
     grip: Grip | None = None
     """the lease under which it works"""
+    keep_going: bool = False
+    """whether a check that fails holds up only what depends on it"""
     strict: bool = False
     """whether nothing of the whole stack may have been written since the plan was made"""
 
@@ -73,8 +76,10 @@ class Engine:
         settled = settle(desired, observed, plan.scope, plan.equivalent).desired
         todo = [change for change in plan.changes if change.action.acts]
         barrier.upload(self.platform, settled, todo, self.listener, self._stop_if_asked)
-        barrier.check(self.platform, settled, todo, self.listener, self._stop_if_asked)
-        return _Work(self, settled, purge=plan.scope.purge).done(todo)
+        failed = barrier.check(
+            self.platform, settled, todo, self.listener, self._stop_if_asked, keep_going=self.keep_going
+        )
+        return _Work(self, settled, purge=plan.scope.purge, failed=failed).done(todo)
 
     def _look_back(self, observed: ObservedState) -> None:
         """An earlier apply was killed in the middle of these calls: the platform knows which of them arrived."""
@@ -100,6 +105,8 @@ class _Work:
     desired: DesiredState
     purge: bool = False
     """whether what is removed takes its data with it"""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """what a check has failed for, and why; it is not begun"""
     steps: list[StepResult] = field(default_factory=list)
     gone: PlatformUnreachableError | None = None
     stopped: bool = False
@@ -125,6 +132,9 @@ class _Work:
         if self.gone is not None and made == 0:
             raise self.gone
         applied = Applied(tuple(self.steps))
+        if self.failed:
+            message = f"{made} of {count} changes were made, {len(self.failed)} failed a check; mend them and {GO_ON}"
+            raise CheckFailedError("\n".join([message, *_table(self.steps)]))
         if applied.failed:
             message = f"{made} of {count} changes were made; {GO_ON}"
             raise PartialApplyError("\n".join([message, *_table(self.steps)]), applied.failed)
@@ -141,6 +151,8 @@ class _Work:
             return None
         if blocker := next((address for address in change.depends_on if address in failed), None):
             return replace(result, outcome="skipped", message=f"dependency failed: {blocker}")
+        if (why := self.failed.get(change.address)) is not None:
+            return replace(result, outcome="failed", message=why)
         if self.gone is not None:
             return replace(result, outcome="skipped", message="the platform does not answer")
         if self.engine.stopping():

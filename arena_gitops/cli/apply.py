@@ -51,6 +51,11 @@ from arena_gitops.plan.scope import Scope
     is_flag=True,
     help="Apply only if nothing of the stack was written since the plan was made, also what it does not touch; exit code 4.",
 )
+@click.option(
+    "--keep-going",
+    is_flag=True,
+    help="A check that fails holds up only what depends on it; without it nothing is changed. Exit code 10.",
+)
 @options.apply_output
 @click.pass_obj
 def apply(
@@ -69,6 +74,7 @@ def apply(
     lock_timeout: float,
     parallelism: int,
     strict_serial: bool,
+    keep_going: bool,
     json_into: Path | None,
 ) -> None:
     """Make the platform what the repository says.
@@ -101,6 +107,7 @@ def apply(
         listener=follower,
         claim=claim(os.environ, patience_s=lock_timeout),
         parallel=parallelism,
+        keep_going=keep_going,
     )
     patience = Patience(Until(until), timeout)
     job = Job(

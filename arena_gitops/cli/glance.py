@@ -61,7 +61,15 @@ def question(args: Sequence[str], environ: Mapping[str, str]) -> Question | None
     except RepoError:
         return None  # the command itself says what is wrong
     settings = [environ.get(name) for name in SETTINGS]
-    about = [FORMAT, list(args), str(root), settings, _program(), time.strftime("%Y-%m-%d", time.gmtime())]
+    about = [
+        FORMAT,
+        list(args),
+        str(root),
+        str(Path.cwd()),
+        settings,
+        _program(),
+        time.strftime("%Y-%m-%d", time.gmtime()),
+    ]
     about += [sys.stdout.isatty(), found]
     key = hashlib.sha256(json.dumps(about).encode()).hexdigest()
     return Question(key, found, root) if found is not None else None

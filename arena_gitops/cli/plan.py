@@ -29,6 +29,7 @@ from arena_gitops.report.diffs import comparison
 
 
 @click.command()
+@click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path), metavar="[PATH]...")
 @options.target
 @options.namespace
 @options.allow
@@ -65,10 +66,14 @@ from arena_gitops.report.diffs import comparison
 )
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 when there are changes.")
 @click.option("--expect-no-changes", is_flag=True, help="Exit with 8 when there are changes.")
+@click.option(
+    "--require-settled", is_flag=True, help="Exit with 3 while something waits for a person's choice."
+)
 @click.pass_context
 def plan(
     ctx: click.Context,
     *,
+    paths: tuple[Path, ...],
     target: str | None,
     namespace: str,
     allow: frozenset[str],
@@ -81,15 +86,18 @@ def plan(
     earlier: Path | None,
     detailed_exitcode: bool,
     expect_no_changes: bool,
+    require_settled: bool,
 ) -> None:
     """Show what an apply would change, cost and start.
+
+    With files or folders: only of what is declared there, as with --select.
 
     Exit codes: 0 planned, 2 changes present (with --detailed-exitcode), 3 blocked, 65 invalid repository.
     """
     session = ctx.ensure_object(Session)
     session.json = session.json or form == "json"
     repository = Repository.read(namespace)
-    scope = repository.resolved(scope)
+    scope = repository.resolved(scope, paths)
     checks = read_checks(checks_file)
     if offline or against is not None:
         planned = _offline(repository, target, _ref(against, offline=offline), scope, checks)
@@ -110,6 +118,8 @@ def plan(
     show(session, planned, "json" if session.json else form)
     if expect_no_changes:
         app.require_no_changes(planned)
+    if require_settled:
+        app.require_settled(planned)
     ctx.exit(app.exit_code(planned, detailed=detailed_exitcode))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import json
 import time
 from collections.abc import Iterator
 
@@ -10,7 +11,7 @@ import click
 
 from arena_gitops.cli import options
 from arena_gitops.cli.session import Session
-from arena_gitops.cli.stack import open_server
+from arena_gitops.cli.stack import open_server, open_stack
 from arena_gitops.platforms.http import HttpPlatform
 
 FOLLOW_EVERY_S = 1.0
@@ -35,6 +36,37 @@ def show(session: Session, run: str, target: str | None) -> None:
         session.emit(status.model_dump_json())
     else:
         click.echo("\n".join(of_run(status)))
+
+
+@runs.command()
+@click.option(
+    "--fingerprint",
+    required=True,
+    metavar="sha256:…",
+    help="Run fingerprint, or how it begins (arena explain).",
+)
+@options.target
+@options.namespace
+@options.json
+@click.pass_obj
+def find(session: Session, *, fingerprint: str, target: str | None, namespace: str) -> None:
+    """Find runs by what they train: whose result an equal experiment takes up at no cost."""
+    stack = open_stack(session, target, namespace)
+    plain = fingerprint.removeprefix("sha256:")
+    known = stack.platform.observe(stack.owner).runs.values()
+    found = [run for run in known if plain and run.fingerprint.removeprefix("sha256:").startswith(plain)]
+    if session.json:
+        rows = [run.model_dump(mode="json") for run in found]
+        session.emit(json.dumps({"format_version": "1.0", "kind": "arena.runs", "runs": rows}))
+        return
+    for run in found:
+        fitness = "" if run.fitness is None else f", fitness {run.fitness:.4g}"
+        again = f", rerun {run.rerun}" if run.rerun else ""
+        click.echo(
+            f"{run.run_id}  {run.state}  {run.experiment} v{run.version}{again}{fitness}  {run.fingerprint}"
+        )
+    if not found:
+        session.say(f"no run with a result, and none at work, has fingerprint {fingerprint}")
 
 
 @runs.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from arena_gitops.platforms.arena_cloud.platform import ArenaCloudPlatform
 from arena_gitops.platforms.http import HttpPlatform
 from arena_gitops.repo.git import find_root
 from arena_gitops.repo.load import load, load_at, load_head
+from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import Owner
-from arena_gitops.state import DesiredState
+from arena_gitops.state import DesiredResource, DesiredState
 
 MAIN = "main"
 """The namespace that is meant when none is said."""
@@ -40,9 +42,9 @@ class Repository:
         """The server this repository is about."""
         return choose(target, os.environ, self.desired.targets, self.desired.default_target)
 
-    def resolved(self, scope: Scope) -> Scope:
-        """The scope with commits looked up: `git:REF` becomes what has changed since."""
-        select: list[str] = []
+    def resolved(self, scope: Scope, paths: Iterable[Path] = ()) -> Scope:
+        """The scope with commits looked up: `git:REF` becomes what has changed since; and what `paths` declare."""
+        select = [str(address) for path in paths for address in self._declared(path)]
         for expression in scope.select:
             plain = expression.removeprefix("+").removesuffix("+")
             if not plain.startswith(GIT):
@@ -54,6 +56,18 @@ class Repository:
             before = load_at(self.root, ref, namespace=self.desired.owner.namespace)
             select += changed_since(expression, before, self.desired)
         return scope.model_copy(update={"select": tuple(dict.fromkeys(select))})
+
+    def _declared(self, path: Path) -> list[Address]:
+        """What a file, or the files of a folder, declare or hold."""
+        place = path.resolve()
+        found = [
+            address
+            for address, resource in self.desired.resources.items()
+            if any((self.root / file).resolve().is_relative_to(place) for file in _files(resource))
+        ]
+        if not found:
+            raise UsageError(f"nothing is declared in {path}")
+        return found
 
     def journal(self, choice: Choice) -> Path | None:
         """`<git dir>/arena/<target>.ndjson`: beside the history, so that it is never committed.
@@ -107,6 +121,12 @@ def choose_anywhere(target: str | None) -> Choice:
         return choose(target, os.environ, {}, None)
     head = load_head(root)
     return choose(target, os.environ, head.targets, head.default_target)
+
+
+def _files(resource: DesiredResource) -> set[str]:
+    """Where a resource was written: its document, its manifest, its code and rows."""
+    written = {span.file for span in resource.spans.values()} | {str(blob.path) for blob in resource.blobs}
+    return written | ({resource.provenance.path} if resource.provenance.path else set())
 
 
 def _git_dir(root: Path) -> Path | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Literal
 
 import click
 
@@ -48,6 +49,12 @@ class _Approval:
     "--expect-approved-plan", is_flag=True, help="Apply only the plan that the merged pull request showed."
 )
 @click.option("--expect-plan", metavar="sha256:…", help="Apply only this plan (a re-approval by hand).")
+@click.option(
+    "--accept-plan-change",
+    type=click.Choice(["no-cost", "any"]),
+    help="Go on although the plan is not the approved one any more: where what is new costs nothing and ends nothing, "
+    "or in any case.",
+)
 @options.target
 @options.namespace
 @click.option(
@@ -65,6 +72,7 @@ def apply(
     *,
     expect_approved_plan: bool,
     expect_plan: str | None,
+    accept_plan_change: Literal["no-cost", "any"] | None,
     target: str | None,
     namespace: str,
     until: str,
@@ -90,7 +98,7 @@ def apply(
     approval = None
     if expect_approved_plan:
         approval = _approval(open_github(session, actions), actions, place)
-        _require_approved(actions, approval, planned, place)
+        _require_approved(actions, approval, planned, place, accept_plan_change)
     elif planned.has_changes:
         app.require_same(planned, str(expect_plan))
     if planned.has_changes:
@@ -134,8 +142,19 @@ def _approval(github: GitHub, actions: Actions, place: Place) -> _Approval:
     return _Approval(github, pull.number, found, marker)
 
 
-def _require_approved(actions: Actions, approval: _Approval, planned: Plan, place: Place) -> None:
+def _require_approved(
+    actions: Actions,
+    approval: _Approval,
+    planned: Plan,
+    place: Place,
+    accept: Literal["no-cost", "any"] | None,
+) -> None:
     if not planned.has_changes or planned.plan_id == approval.marker.plan_id or _is_rest(approval, planned):
+        return
+    if accept == "any" or (accept == "no-cost" and _is_harmless(approval, planned)):
+        for line in report_github.differences(approval.marker, planned):
+            click.echo(line)
+        click.echo(f"Not the approved plan; applied all the same (--accept-plan-change={accept}).")
         return
     body = report_github.mismatch(approval.marker, planned, place)
     key = report_github.mismatch_key(place)
@@ -153,6 +172,19 @@ def _is_rest(approval: _Approval, planned: Plan) -> bool:
         approved is not None
         and planned.applyable
         and all(approved.get(address) == signature for address, signature in signatures(planned).items())
+    )
+
+
+def _is_harmless(approval: _Approval, planned: Plan) -> bool:
+    """Whether what was not approved just so costs nothing, stops nothing and takes nothing away."""
+    approved = approval.marker.changes
+    if approved is None or not planned.applyable:
+        return False
+    told = signatures(planned)
+    fresh = [c for c in planned.changes if c.address in told and approved.get(c.address) != told[c.address]]
+    return not any(
+        c.interrupts or c.action.removes or c.action.spends or (c.cost and (c.cost.max or c.cost.rate))
+        for c in fresh
     )
 
 

@@ -16,7 +16,7 @@ from arena_gitops.cli.plan import write_atomically
 from arena_gitops.cli.session import Session
 from arena_gitops.cli.stack import Repository
 from arena_gitops.cli.target import connect
-from arena_gitops.errors import AuthError, RepoError
+from arena_gitops.errors import AuthError, RepoError, UsageError
 from arena_gitops.repo.git import find_root
 from arena_gitops.repo.load import load_at
 from arena_gitops.report import text as report_text
@@ -32,6 +32,11 @@ from arena_gitops.report import text as report_text
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write what was found here too, for `arena ci comment --from`.",
 )
+@click.option(
+    "--base",
+    metavar="REF",
+    help="What a pull request is compared with where the server gives no access. Default: the commit it is to join.",
+)
 @click.option("--no-comment", is_flag=True, help="Leave the pull request alone.")
 @click.pass_context
 def plan(
@@ -41,6 +46,7 @@ def plan(
     namespace: str,
     allow: frozenset[str],
     out: Path | None,
+    base: str | None,
     no_comment: bool,
 ) -> None:
     """Plan, and show it in the pull request.
@@ -51,7 +57,9 @@ def plan(
     session = ctx.ensure_object(Session)
     actions = session.using(Actions.read(os.environ))
     root = find_root(Path.cwd())
-    finding = _find(session, actions, root, target=target, namespace=namespace, allow=allow)
+    if base is not None and base.startswith("-"):
+        raise UsageError(f"--base {base}: expected a commit, for example origin/main")
+    finding = _find(session, actions, root, target=target, namespace=namespace, allow=allow, base=base)
     if out is not None:
         write_atomically(out, finding.model_dump_json(by_alias=True).encode() + b"\n")
     _tell(actions, finding)
@@ -92,6 +100,7 @@ def _find(
     target: str | None,
     namespace: str,
     allow: frozenset[str],
+    base: str | None,
 ) -> Finding:
     named = target or os.environ.get("ARENA_BASE_URL") or "default"
     try:
@@ -110,8 +119,9 @@ def _find(
         pull = actions.pull
         if pull is None or not pull.fork:
             raise  # a fork's job has no key, and gets a plan all the same: against the commit it is to join
-        base = load_at(root, pull.base, namespace=namespace)
-        made = app.plan_offline(repository.desired, base, target=choice.name, against=f"git:{pull.base[:12]}")
+        before = load_at(root, base or pull.base, namespace=namespace)
+        against = f"git:{base or pull.base[:12]}"
+        made = app.plan_offline(repository.desired, before, target=choice.name, against=against)
     return found.model_copy(update={"plan": made})
 
 

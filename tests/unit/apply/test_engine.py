@@ -281,3 +281,24 @@ def test_stale_rows_are_uploaded_with_their_dataset_only(scene):
     stack = small().dataset(rows=ROWS + "a,b\n").experiment(description="newer").deployment()
     here.apply(stack)
     assert not here.plan(stack).has_changes
+
+
+def test_a_check_that_fails_holds_up_only_what_depends_on_it_when_asked_to_keep_going(scene):
+    here = scene()
+    broken = "def reward(question, answer, completion:\n"
+    stack = (
+        small()
+        .reward("broken", source=broken)
+        .experiment("other", reward="broken")
+        .deployment("o", experiment="other")
+    )
+    with pytest.raises(CheckFailedError, match="nothing was changed"):
+        here.apply(stack)
+    assert here.platform.called("put") == []
+    here.world = replace(here.world, keep_going=True)
+    with pytest.raises(CheckFailedError, match=r"6 of 8 changes were made, 1 failed a check") as caught:
+        here.apply(stack)
+    said = " ".join(str(caught.value).split())
+    assert "failed experiment/other check failed: " in said
+    assert "skipped deployment/o dependency failed: experiment/other" in said
+    assert "deployment/words" in here.platform.called("put")

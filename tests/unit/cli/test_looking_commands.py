@@ -112,3 +112,18 @@ def test_an_unknown_commit_is_invalid_data_not_an_empty_plan(repo, capsys):
     commit(repo)
     assert run(["plan", "--offline", "--against", "git:origin/main"]) == 65
     assert "fetch-depth: 0" in capsys.readouterr().err
+
+
+def test_files_and_folders_are_parts_too(repo, capsys, monkeypatch):
+    (repo / "rewards").mkdir()
+    (repo / "rewards" / "exact.py").write_text("def reward(question, answer, completion):\n    return 1.0\n")
+    for path in ("datasets", "datasets/sums.yaml", "datasets/sums.csv"):
+        assert run(["plan", path]) == 0
+        assert ", only dataset/sums)" in capsys.readouterr().out
+    monkeypatch.chdir(repo / "rewards")
+    assert run(["plan", "exact.py", "--select", "dataset/sums"]) == 0
+    assert ", only reward/exact dataset/sums)" in capsys.readouterr().out
+    (repo / "rewards" / "notes.txt").write_text("x")
+    assert run(["plan", "notes.txt"]) == 64
+    assert "nothing is declared in notes.txt" in capsys.readouterr().err
+    assert run(["plan", "nowhere"]) == 64

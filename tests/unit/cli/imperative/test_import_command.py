@@ -42,6 +42,16 @@ def test_what_was_submitted_by_hand_is_imported_and_nothing_is_trained_again(rep
     assert arena.json("experiments", "status", "by-hand")["run_id"] == before["run_id"]
     assert "by-hand" not in arena("import", "--list")
 
+    out, err = arena.both("status", "--watch")
+    assert "experiment/by-hand v1: completed" in out
+    assert "by-hand: completed" in err
+    state = arena.json("status")["resources"]
+    (run,) = [r["run"] for r in state if r["kind"] == "experiment"]
+    found = arena.json("runs", "find", "--fingerprint", run["fingerprint"])["runs"]
+    assert [one["run_id"] for one in found] == [run["run_id"]]
+    assert run["run_id"] in arena("runs", "find", "--fingerprint", run["fingerprint"][7:19])
+    assert "no run with a result" in arena.both("runs", "find", "--fingerprint", "sha256:0000")[1]
+
     arena("import", "experiment/by-hand", "by-hand", expect=64)
     arena("import", "experiment/by-hand", "1234", expect=64)
     arena("import", expect=64)
