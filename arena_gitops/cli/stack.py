@@ -16,7 +16,7 @@ from arena_gitops.platforms.absent import AbsentPlatform
 from arena_gitops.platforms.arena_cloud.platform import ArenaCloudPlatform
 from arena_gitops.platforms.http import HttpPlatform
 from arena_gitops.repo.git import find_root
-from arena_gitops.repo.load import load, load_at, load_head
+from arena_gitops.repo.load import Limits, load, load_at, load_head
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import Owner
 from arena_gitops.state import DesiredResource, DesiredState
@@ -33,10 +33,18 @@ class Repository:
     desired: DesiredState
 
     @classmethod
-    def read(cls, namespace: str) -> Repository:
+    def read(cls, namespace: str, limits: Limits | None = None) -> Repository:
         """Read the one we stand in; raises RepoError with all its problems."""
         root = find_root(Path.cwd())
-        return cls(root, load(root, namespace=namespace))
+        return cls(root, load(root, namespace=namespace, limits=limits))
+
+    @classmethod
+    def emptied(cls, namespace: str) -> Repository:
+        """The one we stand in, as if it declared nothing; only `arena.yaml` needs to be valid."""
+        root = find_root(Path.cwd())
+        head = load_head(root, namespace=namespace)
+        nothing = DesiredState(head.owner, {}, targets=head.targets, default_target=head.default_target)
+        return cls(root, nothing)
 
     def choose(self, target: str | None) -> Choice:
         """The server this repository is about."""

@@ -17,6 +17,7 @@ from arena_gitops.plan.destruction import Destruction
 from arena_gitops.plan.drift import out_of_band
 from arena_gitops.plan.estimate import History
 from arena_gitops.plan.evidence import NO_EVIDENCE, Evidence
+from arena_gitops.plan.links import linked
 from arena_gitops.plan.model import (
     Action,
     Base,
@@ -80,7 +81,7 @@ def build(
     planner = Planner(settled.desired, seen, settled.stale, allow, scope, moved, history)
     everything = planner.changes(selected(scope, desired, seen))
     everything = promotion.annotate(everything, settled.desired, seen)
-    everything = [evidence.shown_on(change) for change in everything]
+    everything = [linked(evidence.shown_on(change), seen) for change in everything]
     changes = tuple(change for change in everything if change.action is not Action.NOOP or change.message)
     costs = cost.total(changes)
     checks = tuple(policy.checks(settled.desired, observed, changes, costs, allow=allow, scope=scope))

@@ -206,6 +206,8 @@ class Change(Frozen):
     """rows of a dataset, old and new"""
     scores: ScoreDiff | None = None
     """what a reward paid and pays now, where `arena check --run` has recorded it"""
+    mlflow_url: str | None = None
+    """the page of its present run, or of the model whose checkpoint people choose"""
 
     @property
     def at(self) -> Address:

@@ -13,7 +13,7 @@ from arena_gitops.plan.model import Action, Change, Fit
 from arena_gitops.plan.wording import algorithm_of
 from arena_gitops.spec.algorithms import ALGORITHMS
 from arena_gitops.spec.job import RunState
-from arena_gitops.spec.resource import Address
+from arena_gitops.spec.resource import MAIN, Address
 from arena_gitops.spec.wire import ResourceDocument
 from arena_gitops.state import DesiredResource, ObservedState
 
@@ -83,8 +83,11 @@ def destruction(document: ResourceDocument, left: Sequence[Address]) -> Block | 
 
 
 def is_protected(document: ResourceDocument) -> bool:
-    """Whether somebody has said that it must stay; the platform remembers that when the file is gone."""
-    return spec_at(document.spec, "lifecycle.protect") is True
+    """Whether somebody has said that it must stay; the platform remembers that when the file is gone.
+
+    Nothing of a preview stays: it goes with its pull request.
+    """
+    return document.owner.namespace == MAIN and spec_at(document.spec, "lifecycle.protect") is True
 
 
 def trainable(resource: DesiredResource, observed: ObservedState) -> Block | None:

@@ -33,6 +33,9 @@ class Catalog:
     """What a repository declares, and what has been found wrong with it so far."""
 
     files: Files
+    most_steps: int | None = None
+    """in a preview: what its runs may be asked for at most, beside what `arena.yaml` says"""
+    preview: bool = False
     stack: Stack | None = None
     head: Document | None = None
     """the document of the stack"""
@@ -52,6 +55,13 @@ class Catalog:
     imports: list[tuple[Document, tuple[Imported, ...]]] = field(default_factory=list)
     """of documents that hold nothing else"""
     problems: list[Diagnostic] = field(default_factory=list)
+
+    def limit(self) -> int | None:
+        """What a run of this namespace may be asked for at most; None outside of previews."""
+        if not self.preview or self.stack is None:
+            return None
+        own = self.stack.preview.max_steps
+        return own if self.most_steps is None else min(own, self.most_steps)
 
     def names(self, kind: str) -> list[str]:
         """Names of every resource of a kind."""

@@ -15,7 +15,7 @@ from arena_gitops.errors import Diagnostic, InvalidDocumentError, Severity, Span
 from arena_gitops.repo import credentials, imports, python, yaml
 from arena_gitops.repo.catalog import Catalog, Entry
 from arena_gitops.repo.document import Document
-from arena_gitops.repo.files import FileProblemError
+from arena_gitops.repo.files import IN_SUBMODULE, FileProblemError
 from arena_gitops.repo.git import ROOT_FILE
 from arena_gitops.spec.kinds import ADDRESS_KIND, KINDS
 from arena_gitops.spec.kinds.reward import Reward
@@ -126,8 +126,23 @@ def _under_roots(catalog: Catalog, head: Document | None) -> list[str]:
     return sorted(found - {ROOT_FILE})
 
 
+def _report_submodules(catalog: Catalog, folder: str) -> None:
+    fetch = (
+        "Fetch it: git submodule update --init (in GitHub Actions: `submodules: true` for actions/checkout)."
+    )
+    for path, filled in catalog.files.submodules(folder):
+        if filled:
+            message, hint = "the files of this git submodule are not read", IN_SUBMODULE
+            found = Diagnostic(message, "in-submodule", Span(path), hint, Severity.WARNING)
+        else:
+            message = "this is a git submodule, and it is not checked out"
+            found = Diagnostic(message, "submodule-missing", Span(path), fetch)
+        catalog.problems.append(found)
+
+
 def _report_left_out(catalog: Catalog, folder: str) -> None:
     """A document that only cannot be reached must not look as if it had been removed."""
+    _report_submodules(catalog, folder)
     whole = "Check everything out: git sparse-checkout disable."
     _report_unreachable(
         catalog,

@@ -22,6 +22,8 @@ from arena_gitops.spec.problems import near
 from arena_gitops.state import Blob
 
 _CHUNK = 1 << 20
+IN_SUBMODULE = "Files of submodules are not read: they belong to another repository. Keep what is trained on in this one."
+
 _LFS_POINTER = re.compile(
     rb"version https://git-lfs\.github\.com/spec/v1\n(?:.*\n)*?oid sha256:([0-9a-f]{64})\nsize ([0-9]+)\n"
 )
@@ -67,6 +69,8 @@ class Files:
             return path
         if self.on_disk(path).is_dir():
             raise FileProblemError(f"{written!r} is a folder, a file is needed", "not-a-file")
+        if submodule := self._submodule_of(path):
+            raise FileProblemError(f"{path} lies in the submodule {submodule}", "in-submodule", IN_SUBMODULE)
         if self.on_disk(path).exists():
             hint = "Take it out of .gitignore, or add it with: git add --force."
             raise FileProblemError(f"{path} exists, but git ignores it", "ignored-file", hint)
@@ -95,6 +99,21 @@ class Files:
             for path in self.checkout.files.keys() - self.checkout.changed
             if path.startswith(prefix) and not os.path.lexists(root + path)
         )
+
+    def submodules(self, folder: str) -> list[tuple[str, bool]]:
+        """Submodules in, at or around a folder, and whether each is checked out."""
+        inside = "" if folder == "." else f"{folder}/"
+        found = (
+            s for s in self.checkout.submodules if s.startswith(inside) or f"{folder}/".startswith(f"{s}/")
+        )
+        return [(path, self._is_filled(path)) for path in found]
+
+    def _is_filled(self, folder: str) -> bool:
+        place = os.path.join(self.checkout.root, folder)
+        return os.path.isdir(place) and any(os.scandir(place))
+
+    def _submodule_of(self, path: str) -> str:
+        return next((s for s in self.checkout.submodules if path.startswith(f"{s}/")), "")
 
     def broken_links(self, folder: str) -> list[str]:
         """Links of a folder that lead to nothing, or in a circle."""

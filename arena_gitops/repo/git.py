@@ -26,6 +26,8 @@ _OTHER_REPOSITORY = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX",
 """Variables git sets inside hooks; the repository meant here is the one around the folder."""
 
 _SYMLINK = 0o120000
+_OTHER = "another repository"
+"""In place of the blob id of a submodule."""
 _UNSAFE = frozenset({"..", ".git", "/"})
 """Parts of a path that git itself refuses to check out."""
 
@@ -46,6 +48,8 @@ class Checkout:
     """None before the first commit"""
     remote: str | None
     """where it was cloned from, without credentials"""
+    submodules: tuple[str, ...] = ()
+    """folders that are other repositories; their files are not among these"""
 
     def stored_bytes(self, path: str) -> bytes:
         """The bytes git has, or would store, for a file: line endings and clean filters applied."""
@@ -124,7 +128,9 @@ def checkout(root: Path) -> Checkout:
     """Survey the working tree around `root`."""
     root = root.resolve()
     prefix = _git(root, "rev-parse", "--show-prefix").decode(errors="surrogateescape").strip("\n")
-    files = dict(_tracked(root))
+    tracked = dict(_tracked(root))
+    submodules = tuple(path for path, oid in tracked.items() if oid == _OTHER)
+    files = {path: oid for path, oid in tracked.items() if oid != _OTHER}
     commit: str | None = None
     changed: set[str] = set()
     for path, untracked in _status(root):
@@ -135,7 +141,8 @@ def checkout(root: Path) -> Checkout:
         changed.add(relative)
         if untracked:
             files[relative] = ""
-    return Checkout(root, files, frozenset(changed), None if commit == "(initial)" else commit, _remote(root))
+    known = None if commit == "(initial)" else commit
+    return Checkout(root, files, frozenset(changed), known, _remote(root), submodules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,16 +212,43 @@ def _blobs_at(root: Path, ref: str) -> tuple[str, dict[str, Any]]:
         commit = repo.commit(ref)
         below = commit.tree if prefix == "." else commit.tree / prefix
     except (git.BadName, git.exc.GitError, KeyError, ValueError) as error:
-        hint = "In CI, check out with fetch-depth: 0."
-        raise RepoError(
-            [Diagnostic(f"no commit {ref!r} that holds this folder", "no-such-commit", hint=hint)]
-        ) from error
+        raise RepoError([_no_commit(root, ref)]) from error
     start = 0 if prefix == "." else len(prefix) + 1
     blobs = {str(blob.path)[start:]: blob for blob in below.traverse() if blob.type == "blob"}
     if unsafe := [path for path in blobs if not _UNSAFE.isdisjoint(Path(path).parts)]:
         message = f"commit {ref!r} holds a path that no checkout would write: {unsafe[0]!r}"
         raise RepoError([Diagnostic(message, "unsafe-path")])
     return commit.hexsha, blobs
+
+
+def _no_commit(root: Path, ref: str) -> Diagnostic:
+    shallow = _git(root, "rev-parse", "--is-shallow-repository").strip() == b"true"
+    if shallow:
+        message = f"commit {ref!r} is not here: this clone is shallow, its history is cut off"
+        hint = (
+            "In GitHub Actions set `fetch-depth: 0` for actions/checkout; elsewhere: git fetch --unshallow."
+        )
+        return Diagnostic(message, "shallow-clone", hint=hint)
+    hint = (
+        "Fetch it first (in GitHub Actions: `fetch-depth: 0` for actions/checkout), or name another commit."
+    )
+    return Diagnostic(f"no commit {ref!r} that holds this folder", "no-such-commit", hint=hint)
+
+
+def file_at(root: Path, ref: str, name: str) -> bytes | None:
+    """One file of the folder `root` as commit `ref` has it; None where it had none.
+
+    Raises:
+        RepoError: there is no such commit here.
+    """
+    if ref.startswith("-") or not _git(
+        root, "rev-parse", "-q", "--verify", f"{ref}^{{commit}}", allow=(0, 1)
+    ):
+        raise RepoError([_no_commit(root, ref)])
+    prefix = _git(root, "rev-parse", "--show-prefix").decode(errors="surrogateescape").strip("\n")
+    found = f"{ref}:{prefix}{name}"
+    there = _git(root, "ls-tree", "-z", ref, "--", name)
+    return _git(root, "cat-file", "blob", found) if there else None
 
 
 def without_credentials(url: str) -> str:
@@ -229,8 +263,7 @@ def _tracked(root: Path) -> Iterator[tuple[str, str]]:
     for entry in _records(_git(root, "ls-files", "-z", "--stage")):
         head, _, path = entry.partition("\t")
         mode, oid, _stage = head.split(" ")
-        if mode != "160000":  # a submodule is another repository
-            yield path, oid
+        yield path, _OTHER if mode == "160000" else oid
 
 
 def _status(root: Path) -> Iterator[tuple[str, bool]]:

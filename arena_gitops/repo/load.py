@@ -16,9 +16,9 @@ from arena_gitops.errors import Diagnostic, RepoError, Severity, Span
 from arena_gitops.repo import documents, imports
 from arena_gitops.repo.catalog import Catalog
 from arena_gitops.repo.files import Files
-from arena_gitops.repo.git import ROOT_FILE, Checkout, checkout, snapshot
+from arena_gitops.repo.git import ROOT_FILE, Checkout, Snapshot, checkout, file_at, snapshot
 from arena_gitops.repo.resolve import resolve
-from arena_gitops.spec.resource import Address
+from arena_gitops.spec.resource import MAIN, Address
 from arena_gitops.spec.stack import Stack
 from arena_gitops.spec.wire import Owner, Provenance
 from arena_gitops.state import DesiredState, Policy, TargetSpec
@@ -52,13 +52,41 @@ def load_head(root: Path, *, namespace: str = "main") -> Head:
     return Head(owner, MappingProxyType(dict(_targets(stack))), _default_target(stack))
 
 
-def load(root: Path, *, namespace: str = "main") -> DesiredState:
-    """Read the repository whose `arena.yaml` is in `root`.
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What somebody else has set for those who propose a change."""
+
+    policy: Policy
+    preview_steps: int
+
+
+def load(root: Path, *, namespace: str = "main", limits: Limits | None = None) -> DesiredState:
+    """Read the repository whose `arena.yaml` is in `root`; with `limits`, those count instead of its own.
 
     Raises:
         RepoError: with every problem found, sorted by place.
     """
-    return _load(checkout(root), namespace)
+    return _load(checkout(root), namespace, limits)
+
+
+def limits_at(root: Path, ref: str) -> Limits | None:
+    """The limits that `arena.yaml` sets in commit `ref`; None where there was none yet.
+
+    Raises:
+        RepoError: there is no such commit here (a shallow clone), or its `arena.yaml` has problems.
+    """
+    data = file_at(root, ref, ROOT_FILE)
+    if data is None:
+        return None
+    with TemporaryDirectory(prefix="arena-at-") as folder:
+        (Path(folder) / ROOT_FILE).write_bytes(data)
+        alone = Snapshot(Path(folder).resolve(), {ROOT_FILE: ""}, frozenset(), ref, None)
+        catalog = Catalog(Files(alone))
+        documents.read_head(catalog)
+    errors = [problem for problem in _sorted(catalog.problems) if problem.severity is Severity.ERROR]
+    if catalog.stack is None or errors:
+        raise RepoError([replace(found, message=f"at {ref[:12]}: {found.message}") for found in errors])
+    return Limits(_policy(catalog.stack), catalog.stack.preview.max_steps)
 
 
 def load_at(root: Path, ref: str, *, namespace: str = "main") -> DesiredState | None:
@@ -96,8 +124,9 @@ def _with_contents(state: DesiredState) -> DesiredState:
     return replace(state, resources=MappingProxyType(resources))
 
 
-def _load(files: Checkout, namespace: str) -> DesiredState:
-    catalog = Catalog(Files(files))
+def _load(files: Checkout, namespace: str, limits: Limits | None = None) -> DesiredState:
+    most = limits.preview_steps if limits else None
+    catalog = Catalog(Files(files), most_steps=most, preview=namespace != MAIN)
     documents.read_all(catalog)
     resources = resolve(catalog)
     documents.report_orphans(catalog)
@@ -111,19 +140,23 @@ def _load(files: Checkout, namespace: str) -> DesiredState:
         owner=Owner(stack=stack.name, namespace=namespace),
         resources=MappingProxyType(dict(sorted(resources.items()))),
         notes=tuple(problems),
-        policy=Policy(
-            max_credits_per_pr=stack.policy.max_credits_per_pr,
-            tiers=stack.policy.tiers,
-            require_owner=stack.policy.require_owner,
-            max_credits_per_month=stack.policy.max_credits_per_month,
-            max_nodes=stack.policy.max_nodes,
-            floating_dataset=stack.policy.floating_dataset,
-        ),
+        policy=limits.policy if limits else _policy(stack),
         targets=MappingProxyType(dict(_targets(stack))),
         default_target=_default_target(stack),
         moved=MappingProxyType({Address.parse(m.to): Address.parse(m.source) for m in stack.moved}),
         provenance=_provenance(catalog, stack),
         imports=MappingProxyType(wanted),
+    )
+
+
+def _policy(stack: Stack) -> Policy:
+    return Policy(
+        max_credits_per_pr=stack.policy.max_credits_per_pr,
+        tiers=stack.policy.tiers,
+        require_owner=stack.policy.require_owner,
+        max_credits_per_month=stack.policy.max_credits_per_month,
+        max_nodes=stack.policy.max_nodes,
+        floating_dataset=stack.policy.floating_dataset,
     )
 
 

@@ -6,12 +6,12 @@ Problems and remarks are placed where their value was written, in the manifest o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from sys import intern
 from typing import Any
 
-from arena_gitops.errors import Severity, Span
+from arena_gitops.errors import Diagnostic, Severity, Span
 from arena_gitops.repo import documents
 from arena_gitops.repo.catalog import Catalog, Entry, diagnostics
 from arena_gitops.repo.document import Document
@@ -20,6 +20,7 @@ from arena_gitops.spec.kinds.experiment import Experiment
 from arena_gitops.spec.manifest.dialects import canonical_path
 from arena_gitops.spec.manifest.model import Manifest
 from arena_gitops.spec.manifest.parse import ManifestError, parse_manifest
+from arena_gitops.spec.manifest.preview import shortened
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 
@@ -96,7 +97,21 @@ def effective(catalog: Catalog, entry: Entry, resource: Experiment) -> Effective
     written = catalog.written.get(path)
     if written is None:
         written = catalog.written[path] = Written.of(document)
-    return Effective(parsed.manifest, document, entry.document, written, words)
+    found = Effective(parsed.manifest, document, entry.document, written, words)
+    most = catalog.limit()
+    return found if most is None else _in_preview(catalog, found, most)
+
+
+def _in_preview(catalog: Catalog, found: Effective, most: int) -> Effective:
+    short = shortened(found.manifest, most)
+    if short == found.manifest:
+        return found
+    epochs = found.manifest.training.num_epochs
+    asked = f"num_epochs {epochs}" if epochs is not None else f"{found.manifest.training.max_steps:,} steps"
+    message = f"a preview trains {most:,} steps at most, not {asked} (arena.yaml: preview.max_steps)"
+    span = found.span("training", "num_epochs" if epochs is not None else "max_steps")
+    catalog.problems.append(Diagnostic(message, "preview-cut-short", span, severity=Severity.NOTE))
+    return replace(found, manifest=short)
 
 
 def _leaves(value: Mapping[str, Any], at: str = "") -> Iterator[str]:

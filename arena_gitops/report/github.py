@@ -8,15 +8,15 @@ summary line, what is destroyed, interrupted or blocked, the costs and the plan'
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from arena_gitops.errors import Diagnostic
-from arena_gitops.plan.drift import Drift
 from arena_gitops.plan.model import Action, Change, CheckOutcome, CheckStatus, Plan
 from arena_gitops.report import diffs, text, words
 from arena_gitops.report.marker import Marker, fitting, signatures
 from arena_gitops.report.untrusted import clipped, escaped, fenced, plain
+from arena_gitops.spec.resource import MAIN
 
 COMMENT_BYTES = 60_000
 SUMMARY_BYTES = 900 * 1024
@@ -28,7 +28,7 @@ UNVERIFIED = "> [!NOTE]\n> Made by the job of a fork, which can say what it like
 NOTE_BYTES = 80
 """Kept free per section for the line that says how much is missing."""
 
-_URL = re.compile(r"https?://[A-Za-z0-9.:/_-]+")
+_URL = re.compile(r"https?://[A-Za-z0-9.:/_-]+(?:#[A-Za-z0-9./_-]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class _Section:
+class Section:
     """Lines of which the last ones may be lost."""
 
     rank: int
@@ -56,6 +56,7 @@ class _Section:
     fence: bool = False
 
     def render(self) -> str:
+        """As Markdown."""
         if not self.items:
             return f"_{self.title}: {self.missing} in the job summary._\n" if self.missing else ""
         body = fenced("\n".join(self.items).split("\n"), "text") if self.fence else "\n".join(self.items)
@@ -64,9 +65,10 @@ class _Section:
 
     @property
     def size(self) -> int:
+        """Bytes of it."""
         return len(self.render().encode())
 
-    def without(self, excess: int) -> _Section:
+    def without(self, excess: int) -> Section:
         """The same with at least `excess` bytes fewer, if it has them."""
         kept, freed = list(self.items), 0
         while kept and freed < excess:
@@ -75,8 +77,11 @@ class _Section:
 
 
 def comment(plan: Plan, place: Place, *, approves: bool = True, budget: int = COMMENT_BYTES) -> str:
-    """The body of the comment, marker first. One that a stranger's job asked for approves nothing."""
-    marker = _marker(place)
+    """The body of the comment, marker first. One that a stranger's job asked for approves nothing, links nowhere."""
+    marker = marker_of(place)
+    if not approves:
+        unlinked = tuple(change.model_copy(update={"mlflow_url": None}) for change in plan.changes)
+        plan = plan.model_copy(update={"changes": unlinked})
     if approves and plan.mode == "online":
         known = {"plan_id": plan.plan_id, "changes": fitting(signatures(plan))}
         marker = marker.model_copy(update=known)
@@ -93,34 +98,25 @@ def summary(plan: Plan, place: Place, *, budget: int = SUMMARY_BYTES) -> str:
 
 def refused(problems: Sequence[Diagnostic], place: Place) -> str:
     """The comment when there is no plan; it takes the place of an older one, which nobody shall apply."""
-    return f"{_marker(place).render()}\n{unplanned(problems, place, budget=COMMENT_BYTES - 4_000)}"
+    return f"{marker_of(place).render()}\n{unplanned(problems, place, budget=COMMENT_BYTES - 4_000)}"
 
 
 def unplanned(problems: Sequence[Diagnostic], place: Place, *, budget: int = SUMMARY_BYTES) -> str:
     """Why there is no plan: every problem with its place."""
     count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
-    head = f"### ❌ No plan for {escaped(place.target)}\n\n**{count} in the repository.** {_where(place)}\n\n"
+    head = f"### ❌ No plan for {escaped(place.target)}\n\n**{count} in the repository.** {where(place)}\n\n"
     lines = [
         line
         for problem in problems
         for line in clipped(str(problem), 2 * LONGEST_MESSAGE).splitlines() or [""]
     ]
-    section = _Section(0, lines, title="Problems", fence=True)
+    section = Section(0, lines, title="Problems", fence=True)
     excess = len(head.encode()) + section.size + NOTE_BYTES - budget
     return head + (section.without(excess) if excess > 0 else section).render()
 
 
-def applied(body: str, run_url: str) -> str:
-    """The comment of a plan, once it has been made so."""
-    marker = Marker.find(body)
-    if marker is None or marker.state == "applied":
-        return body
-    rest = body.replace("\r\n", "\n").partition("\n")[2].rstrip()
-    done = marker.model_copy(update={"state": "applied"})
-    return f"{done.render()}\n{rest}\n\n**Applied.** {_where(Place('', run_url=run_url))}\n"
-
-
-def _marker(place: Place) -> Marker:
+def marker_of(place: Place) -> Marker:
+    """The marker of a comment about this place, without a plan."""
     return Marker(target=place.target, root=place.root, plan_id=None, head=place.head, base=place.base)
 
 
@@ -140,19 +136,22 @@ def _fitted(plan: Plan, place: Place, budget: int) -> tuple[str, bool]:
 
 
 def _head(plan: Plan, place: Place) -> Iterator[str]:
+    preview = "" if plan.namespace == MAIN else plan.namespace
     sign = "❌" if not plan.applyable else ("📋" if plan.has_changes else "✅")
-    yield f"### {sign} Plan for {escaped(place.target)}" + (f", {escaped(place.root)}" if place.root else "")
+    yield f"### {sign} Plan for {escaped(place.target)}" + "".join(
+        f"{before}{escaped(text)}" for before, text in ((", ", place.root), (" (preview) ", preview)) if text
+    )
     yield ""
-    yield f"**{_brief(plan)}**"
+    yield f"**{brief(plan)}**"
     yield ""
     if plan.mode == "offline":
         yield f"_Offline, against {escaped(plan.against or 'nothing')}: {text.OFFLINE[0].lower()}{text.OFFLINE[1:]}_\n"
     if not plan.has_changes:
         yield "No changes to make.\n"
-    yield from _alarms(plan)
+    yield from alarms(plan)
 
 
-def _brief(plan: Plan) -> str:
+def brief(plan: Plan) -> str:
     """The summary line without its zeros."""
     counts, _, cost = words.summary_line(plan).removeprefix("Plan: ").rpartition(" Cost: ")
     parts = [part for sentence in counts.rstrip(".").split(". ") for part in sentence.split(", ")]
@@ -160,12 +159,12 @@ def _brief(plan: Plan) -> str:
     return f"{told or 'Nothing'}. Cost: {cost}"
 
 
-def _alarms(plan: Plan) -> Iterator[str]:
+def alarms(plan: Plan) -> Iterator[str]:
     """What a reviewer must not overlook, whatever else is lost."""
-    lines = [f"**fails** {escaped(check.name)}: {_message(check.message)}" for check in _failing(plan)]
+    lines = [f"**fails** {escaped(check.name)}: {message_of(check.message)}" for check in _failing(plan)]
     for change in plan.changes:
         if change.action is Action.BLOCKED:
-            lines.append(f"**blocked** {escaped(change.address)}: {_message(change.message)}")
+            lines.append(f"**blocked** {escaped(change.address)}: {message_of(change.message)}")
         elif change.action.removes:
             stops = ", and its running run is stopped" if change.interrupts else ""
             lines.append(f"**{words.verb(change)}s** {escaped(change.address)}{stops}")
@@ -188,20 +187,21 @@ def _failing(plan: Plan) -> list[CheckOutcome]:
     return [check for check in plan.checks if check.status is CheckStatus.FAIL]
 
 
-def _sections(plan: Plan) -> Iterator[_Section]:
+def _sections(plan: Plan) -> Iterator[Section]:
     """In the order in which they are read."""
     elsewhere = {Action.NOOP, Action.PENDING}
     told = [change for change in plan.changes if change.action not in elsewhere]
     told.sort(key=lambda change: -change.severity)
     if told:
         table = "| | resource | action | why | cost |\n|---|---|---|---|---|\n"
-        yield _Section(4, [_row(change) for change in told], before=table, title="Resources")
+        yield Section(4, [_row(change) for change in told], before=table, title="Resources")
     if waiting := [change for change in plan.changes if change.action is Action.PENDING]:
-        lines = [f"- {escaped(c.address)}: {_message(c.message)}" for c in waiting]
-        yield _Section(5, lines, before="**Waiting for somebody's choice:**\n\n", title="Waiting")
+        lines = [f"> - {_linked(c)}: {message_of(c.message)}" for c in waiting]
+        before = "> [!IMPORTANT]\n> **Waiting for somebody's choice**, which no merge makes:\n"
+        yield Section(5, lines, before=before, title="Waiting")
     remarks = list(_remarks(plan))
     if remarks:
-        yield _Section(3, remarks, title="Remarks")
+        yield Section(3, remarks, title="Remarks")
     fields = [block for change in told if (block := _fields(change))]
     if fields:
         yield _folded(2, "Fields", fields)
@@ -214,28 +214,34 @@ def _sections(plan: Plan) -> Iterator[_Section]:
         yield _folded(0, "Unchanged", lines)
 
 
-def _folded(rank: int, title: str, items: Sequence[str]) -> _Section:
+def _folded(rank: int, title: str, items: Sequence[str]) -> Section:
     before, after = f"<details><summary>{title}</summary>\n\n", "\n\n</details>"
-    return _Section(rank, items, before, after, title=title, fence=True)
+    return Section(rank, items, before, after, title=title, fence=True)
 
 
 def _row(change: Change) -> str:
-    why = _message(change.message)
+    why = message_of(change.message)
     if change.interrupts and change.action.acts:
         why = f"**stops a running run**; {why}"
-    cost = _message(words.cost_line(change))
+    cost = message_of(words.cost_line(change))
     mark = words.MARKS[change.action]
-    return f"| `{mark}` | {escaped(change.address)} | {words.verb(change)} | {why} | {cost} |"
+    return f"| `{mark}` | {_linked(change)} | {words.verb(change)} | {why} | {cost} |"
+
+
+def _linked(change: Change) -> str:
+    """The address, as a link to its run in MLflow where there is one."""
+    url = change.mlflow_url or ""
+    return f"[{escaped(change.address)}]({url})" if _URL.fullmatch(url) else escaped(change.address)
 
 
 def _remarks(plan: Plan) -> Iterator[str]:
     for check in plan.checks:
         if check.status is CheckStatus.WARN:
-            yield f"- warning, {escaped(check.name)}: {_message(check.message)}"
+            yield f"- warning, {escaped(check.name)}: {message_of(check.message)}"
     for remark in plan.diagnostics:
         place = f"{escaped(str(remark.range))}: " if remark.range else ""
-        hint = f" ({_message(remark.hint)})" if remark.hint else ""
-        yield f"- {escaped(remark.severity)}: {place}{_message(remark.message)}{hint}"
+        hint = f" ({message_of(remark.hint)})" if remark.hint else ""
+        yield f"- {escaped(remark.severity)}: {place}{message_of(remark.message)}{hint}"
 
 
 def _fields(change: Change) -> str:
@@ -261,74 +267,14 @@ def _code(change: Change) -> str:
 def _foot(plan: Plan, place: Place) -> str:
     commit = f" · commit {escaped(place.head[:12])}" if place.head else ""
     which = "cannot be applied" if plan.mode == "offline" else f"plan `{plain(plan.plan_id)}`"
-    return f"<sub>{which}{commit} · {_where(place)}</sub>"
+    return f"<sub>{which}{commit} · {where(place)}</sub>"
 
 
-def _where(place: Place) -> str:
+def where(place: Place) -> str:
+    """Where more can be read."""
     return f"[job summary]({place.run_url})" if _URL.fullmatch(place.run_url) else "See the job summary."
 
 
-def _message(raw: str) -> str:
+def message_of(raw: str) -> str:
+    """A stranger's words, as text and not too long."""
     return escaped(clipped(raw, LONGEST_MESSAGE))
-
-
-def differences(approved: Marker, plan: Plan) -> Iterable[str]:
-    """What is no longer as it was approved, one line per resource."""
-    now = signatures(plan)
-    before = approved.changes
-    if before is None:
-        return ["the approved plan was too large to be compared resource by resource"]
-    actions = {change.address: words.verb(change) for change in plan.changes}
-    lines = [f"+ {address}: {actions[address]} was not approved" for address in now if address not in before]
-    lines += [f"- {address}: approved, and no longer planned" for address in before if address not in now]
-    lines += [
-        f"~ {address}: {actions[address]} is not what was approved (other content, or another stored state)"
-        for address in now
-        if address in before and now[address] != before[address]
-    ]
-    return lines
-
-
-def mismatch(approved: Marker, plan: Plan, place: Place, *, budget: int = COMMENT_BYTES) -> str:
-    """The comment after a merge whose approved plan is no longer what would happen."""
-    head = [
-        mismatch_key(place),
-        f"### ⚠️ Not applied to {escaped(place.target)}: the plan needs to be approved again",
-        "",
-        f"Approved was `{plain(approved.plan_id or 'nothing')}`, now it is `{plain(plan.plan_id)}`.",
-        f"**{_brief(plan)}**",
-        "",
-        *_alarms(plan),
-    ]
-    foot = f"To approve what is planned now, run the apply workflow by hand with this plan's id. {_where(place)}\n"
-    section = _Section(
-        0, [clipped(line, LONGEST_MESSAGE) for line in differences(approved, plan)], fence=True
-    )
-    excess = sum(len(line.encode()) + 1 for line in head) + len(foot) + section.size + NOTE_BYTES - budget
-    shown = section.without(excess) if excess > 0 else section
-    return "\n".join(head) + f"\n{shown.render()}\n{foot}"
-
-
-def mismatch_key(place: Place) -> str:
-    """The first line of such a comment: one per stack and target."""
-    return _key("mismatch", place)
-
-
-def drifted(found: Drift, place: Place, *, budget: int = COMMENT_BYTES) -> str:
-    """The text of the issue about drift. No times and no links in it: what has not changed is not written again."""
-    count = f"{len(found.entries)} resource{'' if len(found.entries) == 1 else 's'}"
-    lines = [f"- {escaped(entry.address)}: {_message(entry.message)}" for entry in found.entries]
-    told = f"{count} not as stack {escaped(found.stack)} says:" if lines else "No drift."
-    head = f"{drift_key(place)}\n### Drift on {escaped(found.target)}\n\n{told}\n\n"
-    section = _Section(0, lines, title="Drift")
-    excess = len(head.encode()) + section.size + NOTE_BYTES - budget
-    return head + (section.without(excess) if excess > 0 else section).render()
-
-
-def drift_key(place: Place) -> str:
-    """The first line of such an issue: one per stack and target."""
-    return _key("drift", place)
-
-
-def _key(about: str, place: Place) -> str:
-    return _marker(Place(place.target, place.root)).render().replace("arena:plan", f"arena:{about}", 1)

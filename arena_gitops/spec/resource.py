@@ -19,8 +19,16 @@ Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 MAIN = "main"
 """The namespace that is no preview."""
 
+BETWEEN = "--"
+"""Between the namespace of a preview and a name, in what clients call its deployments."""
+
 NAMES = "lower case letters, digits and inner dashes, at most 63 characters"
 """What names are made of, for messages."""
+
+
+def served_as(namespace: str, name: str) -> str:
+    """What clients call a deployment."""
+    return name if namespace == MAIN else f"{namespace}{BETWEEN}{name}"
 
 
 def is_name(text: str) -> bool:

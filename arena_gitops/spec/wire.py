@@ -110,6 +110,8 @@ class AliasChoice(Frozen):
     """whether an apply has taken this choice over; only an apply moves traffic"""
     message: str = ""
     """why it names nothing, in words"""
+    page: str | None = None
+    """of the registered model in MLflow, where people choose"""
     by: str | None = None
     """who set the alias; None where it was not set through the server"""
     since: float | None = None

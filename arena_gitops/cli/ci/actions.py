@@ -32,6 +32,9 @@ class PullEvent:
     head: str
     base: str
     fork: bool
+    labels: tuple[str, ...] = ()
+    closed: bool = False
+    merged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,25 @@ class Actions:
             return None
         head = found["head"]
         source = (head.get("repo") or {}).get("full_name")  # the repository of a fork may be gone
-        return PullEvent(int(found["number"]), head["sha"], found["base"]["sha"], source != self.repository)
+        labels = tuple(str(label["name"]) for label in found.get("labels") or ())
+        closed = self.event.get("action") == "closed" or found.get("state") == "closed"
+        return PullEvent(
+            number=int(found["number"]),
+            head=head["sha"],
+            base=found["base"]["sha"],
+            fork=source != self.repository,
+            labels=labels,
+            closed=closed,
+            merged=bool(found.get("merged")),
+        )
+
+    @property
+    def base(self) -> str:
+        """The commit that what is checked out is to join, of a pull request or a merge queue; else empty."""
+        if (pull := self.pull) is not None:
+            return pull.base
+        queued = self.event.get("merge_group")
+        return str(queued.get("base_sha") or "") if isinstance(queued, dict) else ""
 
     @property
     def other_run(self) -> OtherRun | None:

@@ -16,7 +16,7 @@ from arena_gitops.cli.stack import Repository
 from arena_gitops.cli.target import connect
 from arena_gitops.plan.drift import drift as find_drift
 from arena_gitops.platforms.github import GitHub, Issue
-from arena_gitops.report import github as report_github
+from arena_gitops.report import notices
 
 LABEL = "arena-drift"
 
@@ -40,13 +40,11 @@ def drift(ctx: click.Context, *, target: str | None, namespace: str) -> None:
     planned, observed = app.compare(platform, repository.desired, target=choice.name)
     found = find_drift(planned, repository.desired, observed)
     place = place_of(actions, repository.root, choice.name).place
-    body = report_github.drifted(found, place)
+    body = notices.drifted(found, place)
     click.echo(body)
     actions.summarise(body)
     actions.output(drift=str(bool(found.entries)).lower())
-    _keep(
-        open_github(session, actions), report_github.drift_key(place), body, found.target, bool(found.entries)
-    )
+    _keep(open_github(session, actions), notices.drift_key(place), body, found.target, bool(found.entries))
 
 
 def _keep(github: GitHub, key: str, body: str, target: str, drifted: bool) -> None:

@@ -7,6 +7,7 @@ import click
 from arena_gitops.cli.ci.apply import apply
 from arena_gitops.cli.ci.drift import drift
 from arena_gitops.cli.ci.plan import plan
+from arena_gitops.cli.ci.preview import preview
 from arena_gitops.cli.ci.views import annotate, comment, summary
 
 
@@ -20,5 +21,5 @@ def ci() -> None:
     """
 
 
-for command in (plan, apply, drift, comment, summary, annotate):
+for command in (plan, apply, preview, drift, comment, summary, annotate):
     ci.add_command(command)

@@ -18,7 +18,7 @@ from arena_gitops.cli.stack import Repository
 from arena_gitops.cli.target import connect
 from arena_gitops.errors import AuthError, RepoError, UsageError
 from arena_gitops.repo.git import find_root
-from arena_gitops.repo.load import load_at
+from arena_gitops.repo.load import limits_at, load_at
 from arena_gitops.report import text as report_text
 
 
@@ -104,7 +104,9 @@ def _find(
 ) -> Finding:
     named = target or os.environ.get("ARENA_BASE_URL") or "default"
     try:
-        repository = Repository.read(namespace)
+        joined = base or actions.base
+        limits = limits_at(root, joined) if joined else None
+        repository = Repository.read(namespace, limits)
     except RepoError as error:
         problems = tuple(problem(diagnostic) for diagnostic in error.diagnostics)
         return place_of(actions, root, named).model_copy(update={"problems": problems})

@@ -14,6 +14,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from arena_gitops.spec.job import ModelRef
+from arena_gitops.spec.resource import BETWEEN, MAIN
 from arena_gitops.spec.wire import DeploymentSpec, Provenance
 from arena_runner.server.refusals import RefusedError
 from arena_runner.server.services.deployments import residents
@@ -66,11 +67,15 @@ class Served:
 def find(world: World, name: str, namespace: str = "main", talk: str | None = None) -> Served:
     """What serves under a name; 404 when there is no such thing, 503 while it does not serve.
 
-    `talk` names the caller's session: all of it is answered by one revision, rollouts apart.
+    `talk` names the caller's session: all of it is answered by one revision, rollouts apart. `pr-7--words` is
+    also what serves as `words` in namespace `pr-7`, if `main` has nothing of that name.
     """
     deployment, at, number = name.partition("@")
     with world.store.read() as session:
         state = session.get(DeploymentStateRow, (namespace, deployment))
+        if state is None and namespace == MAIN and BETWEEN in deployment:
+            namespace, _, deployment = deployment.partition(BETWEEN)
+            state = session.get(DeploymentStateRow, (namespace, deployment))
         if state is None or state.state == "undeployed":
             text = f"deployment {deployment} does not exist{_known(session, namespace)}"
             raise RefusedError(404, "unknown-deployment", text)

@@ -190,13 +190,15 @@ class Plane:
     def deploy(self, name, adapter, *, number=1, state="serving", model="tiny", serving=None, **more):
         """Write down what the deployments controller would: revision `number` serves `adapter`.
 
-        `commit` is the run's, `spec` the deployment's own; `serving` is the number of another that serves.
+        `commit` is the run's, `spec` the deployment's own; `serving` is the number of another that serves;
+        `namespace` is that of a preview.
         """
         from arena_runner.server.store.tables import DeploymentStateRow, ResourceRow, RevisionRow, RunRow
 
+        namespace = more.get("namespace", "main")
         run = {"id": "run-1", "namespace": "main", "experiment": "maths"}
         rollout = {
-            "namespace": "main",
+            "namespace": namespace,
             "deployment": name,
             "number": number,
             "run_id": "run-1",
@@ -210,7 +212,7 @@ class Plane:
                 at = {"namespace": "main", "kind": "deployment", "name": name}
                 session.merge(filled(ResourceRow, **at, spec={"experiment": "maths", **spec}))
             said = "serving" if serving else state
-            observed = {"namespace": "main", "name": name, "state": said, "revision": serving}
+            observed = {"namespace": namespace, "name": name, "state": said, "revision": serving}
             session.merge(filled(DeploymentStateRow, **observed, message="told so by a test"))
             what = {"step": 96, "member": 1, "model": {"id": model, "revision": None}, "adapter": adapter}
             session.add(filled(RevisionRow, **rollout, **what, state=state))

@@ -19,6 +19,20 @@ def test_models_lists_what_serves(plane, openai_client):
     assert openai_client.models.retrieve("maths").model_extra["arena"]["checkpoint"] == "step_96/m1"
 
 
+def test_a_preview_answers_by_its_namespace_and_name(plane, openai_client):
+    plane.deploy("maths", "maths@1")
+    plane.deploy("maths", "maths@2", namespace="pr-7")
+    chats = openai_client.chat.completions
+    said = {
+        name: chats.create(model=name, messages=MESSAGES, **GREEDY).choices[0].message.content
+        for name in ("maths", "pr-7--maths", "pr-7/maths")
+    }
+    assert said["pr-7--maths"] == said["pr-7/maths"] != said["maths"]
+    with plane.http() as http:
+        assert http.get("/i/pr-7--maths/status").json()["instance_id"] == "maths@1"
+        assert http.get("/i/pr-8--maths/status").status_code == 404
+
+
 def test_a_chat_is_answered_as_the_published_protocol_answers_the_same_prompt(plane, openai_client):
     plane.deploy("maths", "maths@1")
     done = openai_client.chat.completions.create(model="maths", messages=MESSAGES, **GREEDY)

@@ -6,7 +6,7 @@ import pytest
 from stacks import small
 
 from arena_gitops.app import Consent, World, apply, plan
-from arena_gitops.cli.ci.apply import _Approval, _is_harmless
+from arena_gitops.cli.ci.approval import Accept, Approval
 from arena_gitops.platforms.memory import MemoryPlatform
 from arena_gitops.report.marker import Marker, signatures
 
@@ -28,4 +28,4 @@ def test_only_what_costs_and_ends_nothing_is_harmless(merged, now, harmless):
     marker = Marker(
         target="prod", root="", plan_id=approved.plan_id, head="", base="", changes=signatures(approved)
     )
-    assert _is_harmless(_Approval(None, 7, None, marker), found) is harmless
+    assert Approval(None, 7, None, marker).may_change_to(found, Accept.NO_COST) is harmless

@@ -227,12 +227,28 @@ def test_the_tree_of_a_commit_is_readable_below_a_folder(repo):
     assert list(tree_at(repo.root / "deployments", "HEAD")) == ["sums.yaml"]
 
 
-def test_a_submodule_is_another_repository(repo):
+@pytest.fixture
+def submodule(repo):
+    """A submodule among the experiments: as the index knows it, which is all there is in a plain checkout."""
     repo.commit()
-    repo.git(
-        "update-index", "--add", "--cacheinfo", f"160000,{repo.git('rev-parse', 'HEAD')},experiments/sub"
-    )
-    assert len(repo.load().resources) == 5
+    head = repo.git("rev-parse", "HEAD")
+    repo.git("update-index", "--add", "--cacheinfo", f"160000,{head},experiments/sub")
+    return repo.root / "experiments" / "sub"
+
+
+def test_a_submodule_that_is_not_checked_out_must_not_look_as_if_it_were_empty(repo, submodule):
+    assert repo.problems() == ["experiments/sub:1:1 submodule-missing"]
+    assert "git submodule update --init" in repo.messages()
+
+
+def test_the_files_of_a_submodule_are_not_read_and_a_remark_says_so(repo, submodule):
+    submodule.mkdir()
+    (submodule / "p.yaml").write_text("kind: Project\nname: other\n")
+    desired = repo.load()
+    assert len(desired.resources) == 5
+    assert "in-submodule" in [note.code for note in desired.notes]
+    repo.edit("experiments/sums-grpo.yaml", "../manifests/grpo.yaml", "sub/p.yaml")
+    assert "lies in the submodule experiments/sub" in repo.messages()
 
 
 @pytest.mark.parametrize("read", [Files.read, Files.blob])

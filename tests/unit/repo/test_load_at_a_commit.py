@@ -3,7 +3,7 @@
 import pytest
 
 from arena_gitops.errors import RepoError
-from arena_gitops.repo.load import load_at
+from arena_gitops.repo.load import limits_at, load, load_at
 from arena_gitops.spec.resource import Address
 
 EXPERIMENT = Address("experiment", "sums-grpo")
@@ -69,3 +69,60 @@ def test_problems_of_the_other_commit_are_named_as_such(repo):
     repo.commit()
     with pytest.raises(RepoError, match="at HEAD: "):
         load_at(repo.root, "HEAD")
+
+
+def test_the_limits_of_a_commit_are_those_of_its_own_arena_yaml(repo):
+    repo.commit()
+    repo.edit(
+        "arena.yaml", "project: maths", "project: maths\npreview: {max_steps: 7}\npolicy: {max_nodes: 2}"
+    )
+    assert limits_at(repo.root, "HEAD").preview_steps == 200
+    repo.commit()
+    limits = limits_at(repo.root, "HEAD")
+    assert (limits.preview_steps, limits.policy.max_nodes) == (7, 2)
+    repo.edit("arena.yaml", "{max_steps: 7}", "{max_steps: 70}")
+    repo.edit("arena.yaml", "max_nodes: 2", "max_nodes: 20")
+    desired = load(repo.root, namespace="pr-1", limits=limits)
+    assert desired.policy.max_nodes == 2
+    assert steps(desired) == 7
+    assert steps(load(repo.root, namespace="pr-1")) == 70
+    assert steps(load(repo.root)) == 1000
+
+
+def test_a_preview_of_passes_over_the_rows_counts_steps(repo):
+    repo.edit("manifests/grpo.yaml", "max_steps: 1_000", "num_epochs: 3\n  evo_steps: 500")
+    training = experiment(load(repo.root, namespace="pr-1"))["training"]
+    assert (training["max_steps"], training["evo_steps"], training["num_epochs"]) == (200, 200, None)
+    assert experiment(load(repo.root))["training"]["num_epochs"] == 3
+
+
+def test_a_preview_that_asks_for_no_more_is_as_written_and_its_run_is_that_of_main(repo):
+    main, preview = load(repo.root), load(repo.root, namespace="pr-1")
+    (address,) = [a for a in main.resources if a.kind == "experiment"]
+    assert main.resources[address].fingerprint == preview.resources[address].fingerprint
+    assert "preview-cut-short" in [note.code for note in preview.notes]
+    (note,) = [note for note in preview.notes if note.code == "preview-cut-short"]
+    assert str(note.span) == "manifests/grpo.yaml:8:14"
+    repo.edit("manifests/grpo.yaml", "1_000", "200")
+    assert "preview-cut-short" not in [note.code for note in load(repo.root, namespace="pr-1").notes]
+
+
+def test_limits_of_no_stack_are_none_and_those_of_a_broken_one_an_error(repo):
+    repo.commit()
+    repo.edit("arena.yaml", "name: team", "name: 7 teams")
+    repo.commit()
+    with pytest.raises(RepoError, match="at HEAD: "):
+        limits_at(repo.root, "HEAD")
+    repo.remove("arena.yaml")
+    repo.commit()
+    assert limits_at(repo.root, "HEAD") is None
+    with pytest.raises(RepoError, match="fetch-depth: 0"):
+        limits_at(repo.root, "b" * 40)
+
+
+def experiment(desired):
+    return next(r.spec["manifest"] for a, r in desired.resources.items() if a.kind == "experiment")
+
+
+def steps(desired):
+    return experiment(desired)["training"]["max_steps"]

@@ -25,7 +25,7 @@ from arena_gitops.plan.model import (
     PlanDiagnostic,
     Range,
 )
-from arena_gitops.report import commands, github
+from arena_gitops.report import commands, github, notices
 from arena_gitops.report.marker import Marker, signatures
 from arena_gitops.spec.lifecycle import FieldClass
 
@@ -133,7 +133,9 @@ def test_the_comment_shows_what_changes_why_and_what_it_costs():
 
 def test_what_waits_for_a_person_is_a_reminder_of_its_own():
     body = github.comment(plan_of(change("deployment/w", Action.PENDING, message="no alias yet")), PLACE)
-    assert "**Waiting for somebody's choice:**\n\n- deployment/w: no alias yet" in body
+    assert (
+        "> **Waiting for somebody's choice**, which no merge makes:\n> - deployment/w: no alias yet" in body
+    )
     assert "| resource |" not in body
 
 
@@ -265,22 +267,59 @@ def test_a_strangers_document_approves_nothing_and_links_nowhere():
 
 def test_an_applied_plan_says_so_once():
     body = github.comment(plan_of(change()), PLACE)
-    done = github.applied(body, PLACE.run_url)
+    done = notices.applied(body, PLACE.run_url)
     assert Marker.find(done).state == "applied"
     assert done.count("**Applied.**") == 1
-    assert github.applied(done, PLACE.run_url) == done
-    assert github.applied("hello", PLACE.run_url) == "hello"
+    assert notices.applied(done, PLACE.run_url) == done
+    assert notices.applied("hello", PLACE.run_url) == "hello"
 
 
 def test_a_mismatch_says_what_is_not_as_it_was_approved():
     approved = plan_of(change("experiment/a"), change("experiment/b"), change("experiment/c"))
     now = plan_of(change("experiment/b"), change("experiment/c", Action.NEW_VERSION), change("experiment/d"))
     marker = Marker.find(github.comment(approved, PLACE))
-    body = github.mismatch(marker, now, PLACE)
+    body = notices.mismatch(marker, now, PLACE)
     assert "+ experiment/d: create was not approved" in body
     assert "- experiment/a: approved, and no longer planned" in body
     assert "~ experiment/c: new version is not what was approved" in body
     assert "experiment/b" not in body
+
+
+def test_what_differs_from_an_approval_is_told_also_where_it_was_accepted():
+    approved = plan_of(change("experiment/a"))
+    now = plan_of(change("experiment/a"), change("project/p", Action.UPDATE))
+    marker = Marker.find(github.comment(approved, PLACE))
+    assert [c.address for c in notices.unapproved(marker, now)] == ["project/p"]
+    body = notices.accepted(marker, now, PLACE, "no-cost")
+    assert body.startswith(notices.mismatch_key(PLACE))
+    assert "`--accept-plan-change no-cost`" in body
+    assert "+ project/p: update was not approved" in body
+
+
+def test_runs_and_models_are_linked_where_the_platform_says_where_and_never_for_a_stranger():
+    page = "https://arena.example.org/mlflow/#/experiments/3/runs/ab12"
+    plan = plan_of(
+        change(mlflow_url=page),
+        change("deployment/w", Action.PENDING, message="no alias yet", mlflow_url=page),
+        change("experiment/evil", mlflow_url="javascript:alert(1)"),
+    )
+    body = github.comment(plan, PLACE)
+    assert f"| [experiment/words]({page}) | create" in body
+    assert f"> - [deployment/w]({page}): no alias yet" in body
+    assert "javascript" not in body
+    assert "mlflow" not in github.comment(plan, PLACE, approves=False)
+
+
+def test_a_preview_says_what_it_is_and_how_it_is_reached():
+    plan = plan_of(change(message="no such experiment yet"), change("deployment/w"))
+    plan = plan.model_copy(update={"namespace": "pr-7"})
+    body = notices.previewed(plan, PLACE)
+    assert "namespace `pr-7`" in body
+    assert "deployment/w: answers as `pr-7--w`" in body
+    assert github.comment(plan, PLACE).splitlines()[1].endswith("(preview) pr-7")
+    gone = plan_of(change("deployment/w", Action.DESTROY), change("experiment/words", Action.RETIRE))
+    assert "2 resources of namespace" in notices.collected(gone, PLACE)
+    assert notices.collected(gone, PLACE).startswith(notices.preview_key(PLACE))
 
 
 def test_an_annotation_names_its_place_and_escapes_what_would_end_it():
@@ -335,14 +374,16 @@ def test_the_marker_is_json_for_others_too():
 def test_the_issue_about_drift_has_one_line_per_resource_whatever_is_in_it(message):
     entries = tuple(DriftEntry(address=f"dataset/d{n}", code="differs", message=message) for n in range(3))
     found = Drift(target="prod", stack="team", namespace="main", base=Base(), entries=entries)
-    body = github.drifted(found, PLACE)
-    assert body.startswith(github.drift_key(PLACE) + "\n")
+    body = notices.drifted(found, PLACE)
+    assert body.startswith(notices.drift_key(PLACE) + "\n")
     _, links, kinds, _ = structure(body)
     assert (links, kinds.count("list_item_open"), kinds.count("heading_open")) == ([], 3, 1)
 
 
 def test_a_drift_of_thousands_fits_into_an_issue():
     entries = tuple(DriftEntry(address=f"dataset/d{n}", code="c", message="m" * 300) for n in range(3_000))
-    body = github.drifted(Drift(target="t", stack="s", namespace="main", base=Base(), entries=entries), PLACE)
+    body = notices.drifted(
+        Drift(target="t", stack="s", namespace="main", base=Base(), entries=entries), PLACE
+    )
     assert len(body.encode()) <= github.COMMENT_BYTES
     assert "3000 resources not as stack s says" in body

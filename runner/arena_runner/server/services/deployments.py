@@ -54,7 +54,7 @@ def look_up_alias(world: World, owner: Owner, spec: DeploymentSpec) -> Pin | Non
     if not answer.reachable:
         return Pin(missing=f"alias {alias!r} is unknown: MLflow did not answer; apply again", known=False)
     if answer.version is None:
-        page = f"{world.dashboard}/#/models/{model}"
+        page = _page(world, model)
         return Pin(missing=f"waiting for alias {alias!r} on model {model}: set it at {page} and apply again")
     with world.store.read() as session:
         query = select(RegistrationRow).where(RegistrationRow.model == model)
@@ -65,6 +65,10 @@ def look_up_alias(world: World, owner: Owner, spec: DeploymentSpec) -> Pin | Non
         )
         return Pin(missing=message)
     return Pin(row.run_id, row.step, row.member, version=answer.version)
+
+
+def _page(world: World, model: str) -> str:
+    return f"{world.dashboard}/#/models/{model}"
 
 
 def choices(world: World, owner: Owner) -> dict[str, AliasChoice]:
@@ -86,8 +90,9 @@ def choices(world: World, owner: Owner) -> dict[str, AliasChoice]:
 def _choice(world: World, owner: Owner, name: str, spec: DeploymentSpec, pin: Pin) -> AliasChoice:
     """A pin as the state document tells it."""
     alias, experiment = spec.checkpoint.removeprefix("@"), spec.experiment
+    page = _page(world, model_name(owner.namespace, experiment)) if world.dashboard else None
     if pin.missing:
-        return AliasChoice(alias=alias, known=pin.known, message=pin.missing)
+        return AliasChoice(alias=alias, known=pin.known, message=pin.missing, page=page)
     with world.store.read() as session:
         state = session.get(DeploymentStateRow, (owner.namespace, name))
         run = session.get_one(RunRow, pin.run_id)
@@ -98,6 +103,7 @@ def _choice(world: World, owner: Owner, name: str, spec: DeploymentSpec, pin: Pi
     known = chosen is not None and chosen.new == pin.version
     return AliasChoice(
         alias=alias,
+        page=page,
         by=chosen.by if chosen and known else None,
         since=chosen.at if chosen and known else None,
         version=pin.version,

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from arena_gitops.spec.algorithms import ALGORITHMS
 from arena_gitops.spec.digest import Fingerprint, sha256_bytes
 from arena_gitops.spec.job import RunStatus
+from arena_gitops.spec.resource import served_as
 from arena_gitops.spec.wire import (
     AliasChoice,
     DeploymentStatus,
@@ -80,7 +81,7 @@ def deployment_status(
     """Rows to `DeploymentStatus`; `revision` is the one that serves."""
     served = {"run_id": revision.run_id, "checkpoint": revision.checkpoint} if revision else {}
     if revision:
-        served |= {"digest": revision.digest, "url": f"{world.public}/i/{row.name}"}
+        served |= {"digest": revision.digest, "url": f"{world.public}/i/{served_as(row.namespace, row.name)}"}
     refused = row.refused is not None and row.state == "held"
     return DeploymentStatus.model_validate(
         {
