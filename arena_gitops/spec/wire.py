@@ -94,7 +94,7 @@ class Tier(Frozen):
 
 
 class AliasChoice(Frozen):
-    """What a person's alias means now, asked while the state was read."""
+    """What a person's alias means now, asked while the state was read; `page` is where it is set, in MLflow."""
 
     alias: str
     known: bool = True
@@ -111,7 +111,6 @@ class AliasChoice(Frozen):
     message: str = ""
     """why it names nothing, in words"""
     page: str | None = None
-    """of the registered model in MLflow, where people choose"""
     by: str | None = None
     """who set the alias; None where it was not set through the server"""
     since: float | None = None
