@@ -94,7 +94,7 @@ class Tier(Frozen):
 
 
 class AliasChoice(Frozen):
-    """What a person's alias means now, asked while the state was read; `page` is where it is set, in MLflow."""
+    """What a person's alias means now, asked while the state was read."""
 
     alias: str
     known: bool = True
@@ -111,26 +111,10 @@ class AliasChoice(Frozen):
     message: str = ""
     """why it names nothing, in words"""
     page: str | None = None
+    """of the registered model in MLflow, where people choose"""
     by: str | None = None
     """who set the alias; None where it was not set through the server"""
     since: float | None = None
-
-
-class AliasChange(Frozen):
-    """One change of an alias of a registered model."""
-
-    at: float
-    model: str
-    alias: str
-    old: str | None
-    """the version it pointed to before; None: there was no such alias"""
-    new: str | None
-    """None: the alias was removed"""
-    by: str | None
-    """None: it was changed in MLflow itself, past the server"""
-    request_id: str | None = None
-    outcome: Literal["asked", "done", "refused"]
-    """`asked`: MLflow's answer was never heard"""
 
 
 class Hold(Frozen):

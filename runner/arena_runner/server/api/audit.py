@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from arena_gitops.spec.wire import AliasChange
+from arena_gitops.spec.audit import AliasChange
 from arena_runner.server.api.door import TheWorld, caller
 from arena_runner.server.auth import Role
 from arena_runner.server.services import audit

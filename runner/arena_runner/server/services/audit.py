@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from arena_gitops.spec.wire import AliasChange
+from arena_gitops.spec.audit import AliasChange
 from arena_runner import logs
 from arena_runner.server.auth import Identity
 from arena_runner.server.registry import BEST, SERVING
