@@ -83,7 +83,8 @@ def progress(run: RunStatus) -> str:
     if run.state.ended:
         return ""
     if run.state is RunState.RUNNING:
-        return f"running, step {run.step:,} of {run.max_steps:,}"
+        said = f"; {run.message}" if run.message else ""
+        return f"running, step {run.step:,} of {run.max_steps:,}{said}"
     return run.state.value
 
 

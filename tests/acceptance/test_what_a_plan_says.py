@@ -146,10 +146,38 @@ def test_deterministic(tmp_path):
         if path.is_file() and ".git" not in path.relative_to(windows.root).parts:
             path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     ids.add(Place(windows).plan().plan_id)
+    ids |= set(planned_elsewhere(tmp_path / "first"))
     assert len(ids) == 1
     if os.environ.get("UPDATE_GOLDEN") == "1":
         PLAN_ID.write_text(first.plan_id + "\n")
     assert first.plan_id == PLAN_ID.read_text().strip()  # a new knob is a new id: UPDATE_GOLDEN=1
+
+
+PLAN_IT = """
+import sys
+from pathlib import Path
+from arena_gitops.app import World, plan
+from arena_gitops.platforms.memory import MemoryPlatform
+from arena_gitops.repo.load import load
+from arena_gitops.spec.wire import Tier
+tier = Tier(id="medium", num_cpus=8, ram_gb=32, credits_per_node_hour=2.0)
+print(plan(World(MemoryPlatform(tiers=[tier])), load(Path(sys.argv[1])), target="local").plan_id)
+"""
+
+
+def planned_elsewhere(root):
+    """By every Python here that has what it takes, each with hashes of its own."""
+    found = {sys.executable, *(p for n in range(11, 16) if (p := shutil.which(f"python3.{n}")))}
+    needs = "import pydantic, ruamel.yaml, click, httpx"
+    able = [
+        p for p in found if subprocess.run([p, "-c", needs], capture_output=True, check=False).returncode == 0
+    ]
+    for seed, python in enumerate([sys.executable, *able]):
+        environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": str(seed + 1)}
+        done = subprocess.run(
+            [python, "-c", PLAN_IT, str(root)], env=environ, capture_output=True, text=True, check=True
+        )
+        yield done.stdout.strip()
 
 
 @pytest.mark.parametrize("name", ["infra-repo", "gsm8k-tutorial", "sft-then-grpo"])
@@ -257,10 +285,31 @@ def _leave_out_by_a_sparse_checkout(repo):
     repo.git("sparse-checkout", "set", "--no-cone", "/arena.yaml")
 
 
-@pytest.mark.parametrize("accident", [_delete_all, _break_the_roots, _leave_out_by_a_sparse_checkout])
+def _become_an_empty_submodule(repo):
+    repo.git("rm", "-rq", "deployments")
+    repo.git("update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},deployments")
+    (repo.root / "deployments").mkdir(exist_ok=True)
+
+
+def _clone_shallow_and_sparse(repo):
+    there = repo.root.parent / "clone"
+    repo.git("clone", "-q", "--depth", "1", "--sparse", repo.root.as_uri(), str(there))
+    return InfraRepo(there)
+
+
+@pytest.mark.parametrize(
+    "accident",
+    [
+        _delete_all,
+        _break_the_roots,
+        _leave_out_by_a_sparse_checkout,
+        _become_an_empty_submodule,
+        _clone_shallow_and_sparse,
+    ],
+)
 def test_empty_repo_guard(place, accident):
     """Exit 3 or 65, and nothing is retired."""
-    accident(place.repo)
+    place.repo = accident(place.repo) or place.repo
     try:
         planned = place.plan()
     except RepoError as error:

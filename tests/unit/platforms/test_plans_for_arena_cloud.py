@@ -78,6 +78,8 @@ def test_once_its_run_has_ended_it_is_deployed_and_then_there_is_nothing_to_do()
 def test_while_it_works_there_is_nothing_to_do_and_it_is_never_started_again(status):
     planned = plan(stack(), seen(version(stack(), status=status)))
     assert actions(planned) == {"deployment/words": Action.PENDING}
+    unknown = "running, step 1,000 of 1,000; the platform says 'something new', which is taken for running"
+    assert (unknown in render(planned)) == (status == "something new")
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -20,13 +20,13 @@ def taken(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_warm_it_takes_less_than_four_tenths_of_a_second(taken):
+def test_speed_warm_it_takes_less_than_four_tenths_of_a_second(taken):
     assert taken["warm"].cpu_s <= 0.4
     assert taken["warm"].out.endswith(taken["cold"].out.partition("\n")[2])
 
 
 @pytest.mark.slow
-def test_cold_it_has_not_become_much_slower(taken):
+def test_speed_cold_it_has_not_become_much_slower(taken):
     """The gate of 1.5 s is measured by `make bench`: other processes of a test run cost a half more."""
     assert taken["cold"].cpu_s <= 2.5
     assert taken["cold"].first_line_s <= 1.0
