@@ -9,7 +9,7 @@ STAMP  := $(VENV)/.installed
 MODELS ?= $(or $(ARENA_MODELS_DIR),$(HOME)/.cache/arena-gitops/models)
 export ARENA_MODELS_DIR := $(MODELS)
 
-.PHONY: help setup demo demo-down test check format schemas bench vllm actionlint docs clean
+.PHONY: help setup demo demo-down test check format schemas bench peers vllm actionlint docs clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -55,9 +55,27 @@ schemas: $(STAMP)  ## regenerate schemas/ from the models
 	$(BIN)/arena-gitops schema --all schemas
 	$(BIN)/arena-runner openapi schemas/openapi.json
 
-bench: $(STAMP)  ## speed figures of this machine (minutes); results belong in runner/LOG.md
-	$(BIN)/python runner/bench/plan.py
-	$(BIN)/python runner/bench/text.py
+# plan text agilerl trl sampling learns search: the first two need nothing but this repository; `agilerl` and
+# `search` need `make peers`; `learns` takes an hour and a half of an idle core.
+ONLY ?= plan text
+
+bench: $(ONLY:%=bench-%)  ## figures of this machine, ONLY="plan text …" chooses; results belong in runner/LOG.md
+
+bench-plan bench-text bench-sampling bench-search: bench-%: $(STAMP)
+	$(BIN)/python runner/bench/$*.py
+
+bench-agilerl bench-trl: bench-%: $(STAMP)
+	$(BIN)/python runner/bench/against_$*.py
+
+bench-learns: $(STAMP)
+	$(BIN)/python runner/bench/learns.py gsm8k
+	$(BIN)/python runner/bench/learns.py arithmetic --minutes 60
+
+peers: $(STAMP)  ## what others' benchmarks need: AgileRL in .venv-agilerl (3.6 GB), optuna beside ours
+	test -x .venv-agilerl/bin/python || $(PYTHON) -m venv .venv-agilerl
+	.venv-agilerl/bin/python -m pip install --quiet "$(TORCH)"
+	.venv-agilerl/bin/python -m pip install --quiet "$(TORCH)" "agilerl[cpu-llm]==2.58.0"
+	$(BIN)/python -m pip install --quiet "optuna>=5,<6"
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis test-artifacts

@@ -64,7 +64,7 @@ def train(job: JobSpec, materials: Materials, ports: TrainPorts) -> Finished:
     """
     try:
         with open_parts(job, materials, ports) as parts:
-            return _Run(parts, materials, ports).to_the_end()
+            return run(parts, materials, ports)
     except InterruptedRunError:
         raise
     except OutsideError as error:
@@ -75,6 +75,11 @@ def train(job: JobSpec, materials: Materials, ports: TrainPorts) -> Finished:
         if not _out_of_memory(error):
             raise
         return Finished(state=RunState.FAILED, reason=FailureReason.OOM, message=_memory_hint(error))
+
+
+def run(parts: Parts, materials: Materials, ports: TrainPorts) -> Finished:
+    """Train opened parts to the end of the segment; errors are the caller's to tell."""
+    return _Run(parts, materials, ports).to_the_end()
 
 
 class _Run:
