@@ -64,6 +64,10 @@ class Policy:
     max_nodes: int | None = None
     floating_dataset: Literal["allow", "warn", "forbid"] = "allow"
     """rows of the hub without a revision"""
+    reward_network: Literal["allow", "warn", "forbid"] = "allow"
+    """rewards whose code may reach other machines"""
+    reward_secrets: tuple[str, ...] | None = None
+    """secrets that rewards may be given; None: any"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from arena_gitops.errors import Diagnostic
-from arena_gitops.plan import cost, policy, promotion
+from arena_gitops.plan import cost, policy, promotion, sharing
 from arena_gitops.plan.adoption import with_imports
 from arena_gitops.plan.classify import range_of
 from arena_gitops.plan.destruction import Destruction
@@ -96,7 +96,11 @@ def build(
         drift=() if scope.rerun or scope.rerun_stale else tuple(out_of_band(changes, desired, observed)),
         equivalent=tuple(sorted(evidence.equivalent)),
         checks=checks,
-        diagnostics=(*(_diagnostic(note) for note in desired.notes), *evidence.remarks),
+        diagnostics=(
+            *(_diagnostic(note) for note in desired.notes),
+            *evidence.remarks,
+            *sharing.remarks(changes, settled.desired),
+        ),
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from arena_gitops.errors import Diagnostic, Severity
-from arena_gitops.plan import limits, policy, safety, wording
+from arena_gitops.plan import limits, policy, safety, sharing, wording
 from arena_gitops.plan.dependants import going_first, users
 from arena_gitops.plan.matrix import Cause, outcome
 from arena_gitops.plan.model import Action, Change, CheckOutcome, FingerprintChange, order
@@ -78,6 +78,10 @@ class Destruction:
         document = self.observed.resources[address]
         action = Action.DESTROY if self.scope.purge or address.kind == "deployment" else Action.RETIRE
         staying = sorted(known.get(address, frozenset()) - asked)
+        others = tuple(
+            other for other in sharing.on_the_run_of(document, self.observed) if other not in asked
+        )
+        stops = outcome(Cause.REMOVED, phase_of(document)).interrupts
         block = safety.destruction(document, staying)
         block = block or limits.stays(document, self.observed, purge=self.scope.purge)
         return Change(
@@ -89,6 +93,7 @@ class Destruction:
             preconditions=preconditions(Cause.REMOVED, document),
             depends_on=going_first(address, asked, known),
             fingerprint=FingerprintChange(old=document.fingerprint.run),
-            interrupts=outcome(Cause.REMOVED, phase_of(document)).interrupts,
+            interrupts=stops and not others,
+            notes=(sharing.note(others),) if others and stops else (),
             idempotency_key=idempotency_key(self.desired.owner, address, None, document.etag),
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from arena_gitops.plan import adoption, cost, limits, safety, units, wording
+from arena_gitops.plan import adoption, cost, limits, safety, sharing, units, wording
 from arena_gitops.plan.classify import TRAINED, VERSIONED, Finding, classify, range_of, spec_at
 from arena_gitops.plan.dependants import going_first, users
 from arena_gitops.plan.estimate import History
@@ -178,8 +178,14 @@ class Planner:
             reason = f"run_{phase.value}"
         block = limits.refused(resource.address, action, self.observed) or safety.resumable(action, document)
         block = block or self._untrainable(resource, action)
-        verdict = _Verdict(action, reason, message, finding, interrupts=cell.interrupts)
-        return self._finished(resource, document, verdict.unless(block))
+        others = self._keeping(document) if cell.interrupts else ()
+        verdict = _Verdict(action, reason, message, finding, cell.interrupts and not others)
+        change = self._finished(resource, document, verdict.unless(block))
+        return _with_note(change, sharing.note(others)) if others else change
+
+    def _keeping(self, document: ResourceDocument) -> tuple[Address, ...]:
+        """Whoever else keeps the run going that this change would stop."""
+        return sharing.staying(document, self.desired, self.observed)
 
     def _removed(self, address: Address, document: ResourceDocument) -> Change:
         if moved_to := next((to for to, old in self.moved.items() if old == address), None):
@@ -188,16 +194,19 @@ class Planner:
         cell = outcome(Cause.REMOVED, phase)
         action = Action.DESTROY if address.kind == "deployment" else cell.action
         empty = not self.desired.resources
-        block = safety.removal(document, self.allow, interrupts=cell.interrupts, empty=empty)
+        others = self._keeping(document) if cell.interrupts else ()
+        interrupts = cell.interrupts and not others
+        block = safety.removal(document, self.allow, interrupts=interrupts, empty=empty)
         return Change(
             address=str(address),
             action=Action.BLOCKED if block else action,
             reason=block.reason if block else Cause.REMOVED.value,
-            message=block.message if block else wording.removed(address, document),
+            message=block.message if block else wording.removed(address, document, shared=bool(others)),
+            notes=(sharing.note(others),) if others else (),
             severity=0 if block else action.severity,
             preconditions=preconditions(Cause.REMOVED, document),
             fingerprint=FingerprintChange(old=document.fingerprint.run),
-            interrupts=cell.interrupts,
+            interrupts=interrupts,
             idempotency_key=idempotency_key(self.desired.owner, address, None, document.etag),
         )
 
@@ -257,6 +266,8 @@ class Planner:
         if action is Action.STALE:
             ceiling = cost.cost_of(Action.NEW_VERSION, resource, self.observed.tiers, self.history)
             return (wording.again(self.stale[resource.address].because, ceiling),)
+        if resource.address.kind == "reward" and action.acts:
+            return wording.powers(resource.spec)
         asked = ("asked for by --rerun",) if str(resource.address) in self.scope.rerun else ()
         if resource.address.kind != TRAINED or not action.spends:
             return ()
@@ -290,6 +301,10 @@ class Planner:
             return None
         oversize = safety.oversize(fit_of(resource, self.observed), self.allow)
         return safety.trainable(resource, self.observed) or oversize
+
+
+def _with_note(change: Change, note: str) -> Change:
+    return change.model_copy(update={"notes": (*change.notes, note)})
 
 
 def _moved(verdict: _Verdict, resource: DesiredResource, document: ResourceDocument) -> _Verdict:

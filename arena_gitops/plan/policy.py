@@ -52,6 +52,8 @@ def checks(
         *_nodes(policy, touched),
         *_owners(policy, touched),
         *_floating(policy, touched),
+        *_networks(policy, touched),
+        *_secrets(policy, touched),
         *_offered(observed, touched),
         *_fit(changes),
         *limits.checks(observed, touched),
@@ -155,6 +157,35 @@ def _floating(policy: Policy, touched: Iterable[DesiredResource]) -> Iterable[Ch
     message = f"no hf.revision: {', '.join(loose)}; write the commit of the rows" if loose else ""
     status = found if loose else CheckStatus.PASS
     yield CheckOutcome(name="policy.floating_dataset", status=status, message=message)
+
+
+def _networks(policy: Policy, touched: Iterable[DesiredResource]) -> Iterable[CheckOutcome]:
+    """Code that may tell others what it sees."""
+    if policy.reward_network == "allow":
+        return
+    open_ = [
+        str(r.address) for r in touched if r.address.kind == "reward" and r.spec.get("network") == "full"
+    ]
+    found = CheckStatus.FAIL if policy.reward_network == "forbid" else CheckStatus.WARN
+    message = f"network: full: {', '.join(open_)}; their code may reach other machines" if open_ else ""
+    yield CheckOutcome(
+        name="policy.reward_network", status=found if open_ else CheckStatus.PASS, message=message
+    )
+
+
+def _secrets(policy: Policy, touched: Iterable[DesiredResource]) -> Iterable[CheckOutcome]:
+    if policy.reward_secrets is None:
+        return
+    allowed = frozenset(policy.reward_secrets)
+    asked = {
+        str(r.address): sorted({*r.spec.get("secrets", ())} - allowed)
+        for r in touched
+        if r.address.kind == "reward"
+    }
+    beyond = "; ".join(f"{address} asks for {', '.join(names)}" for address, names in asked.items() if names)
+    message = f"{beyond}; allowed: {', '.join(policy.reward_secrets) or 'none'}" if beyond else ""
+    status = CheckStatus.FAIL if beyond else CheckStatus.PASS
+    yield CheckOutcome(name="policy.reward_secrets", status=status, message=message)
 
 
 def _owners(policy: Policy, touched: Iterable[DesiredResource]) -> Iterable[CheckOutcome]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from arena_gitops.plan.classify import TRAINED, Finding, spec_at
@@ -96,11 +97,11 @@ def known_run(run: KnownRun) -> str:
     return f"run {run.run_id} of {run.experiment} v{run.version} is the same work ({run.state}{fitness})"
 
 
-def removed(address: Address, document: ResourceDocument) -> str:
-    """What removing the file means."""
+def removed(address: Address, document: ResourceDocument, *, shared: bool = False) -> str:
+    """What removing the file means; a run that others share goes on."""
     if address.kind == "deployment":
         return "removed from the repository: undeployed, revisions are kept"
-    if document.run is not None and not document.run.state.ended:
+    if document.run is not None and not document.run.state.ended and not shared:
         return f"removed from the repository; its run is {progress(document.run)} and would be stopped"
     return "removed from the repository: forgotten, data is kept"
 
@@ -112,6 +113,15 @@ def destroyed(document: ResourceDocument, *, purge: bool) -> str:
     run = document.run
     now = f"its run is {progress(run)}; " if run is not None and not run.state.ended else ""
     return now + ("deleted for good, with its data" if purge else "forgotten, data is kept")
+
+
+def powers(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the code of a reward may do beyond scoring."""
+    network = (
+        ("network: full, so its code may reach other machines",) if spec.get("network") == "full" else ()
+    )
+    secrets = spec.get("secrets") or ()
+    return (*network, f"is given the secrets {', '.join(secrets)}") if secrets else network
 
 
 def imported(document: ResourceDocument, *, differs: bool) -> str:

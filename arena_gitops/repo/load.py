@@ -157,6 +157,8 @@ def _policy(stack: Stack) -> Policy:
         max_credits_per_month=stack.policy.max_credits_per_month,
         max_nodes=stack.policy.max_nodes,
         floating_dataset=stack.policy.floating_dataset,
+        reward_network=stack.policy.reward_network,
+        reward_secrets=stack.policy.reward_secrets,
     )
 
 

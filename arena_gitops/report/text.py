@@ -5,6 +5,8 @@ Lines are made of styled pieces; whether styles become colour is one flag, so th
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -37,6 +39,8 @@ OFFLINE = (
     "are not known."
 )
 INDENT = " " * 6
+MOST_UNCHANGED = 20
+"""Unchanged resources that are told one by one; the rest is counted by what it is doing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,9 +181,15 @@ def _fields(fields: tuple[FieldChange, ...]) -> Iterator[Line]:
 def _unchanged(changes: Iterable[Change]) -> Iterator[Line]:
     """Unchanged resources with something to say: a run in flight, a promotion that is coming."""
     told = list(changes)
-    width = max((len(change.address) for change in told), default=0)
-    for change in told:
+    shown = told if len(told) <= MOST_UNCHANGED + 1 else told[:MOST_UNCHANGED]
+    width = max((len(change.address) for change in shown), default=0)
+    for change in shown:
         yield (Piece(f"    {change.address:<{width}}  {change.message}", "dim"),)
+    if left := told[len(shown) :]:
+        kinds = Counter(re.split(r"[,:;]", change.message)[0] for change in left).most_common()
+        counts = ", ".join(f"{count:,} {what}" for what, count in kinds[:4])
+        rest = f", {sum(count for _, count in kinds[4:]):,} others" if kinds[4:] else ""
+        yield (Piece(f"    … and {len(left):,} more: {counts}{rest} (arena status)", "dim"),)
     if told:
         yield ()
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from arena_gitops.spec.fields import RepoPath
+from arena_gitops.spec.fields import RepoPath, SecretName
 from arena_gitops.spec.numbers import Bool, Float, Int
 from arena_gitops.spec.problems import suggestion
 from arena_gitops.spec.resource import Frozen, Name
@@ -55,6 +55,10 @@ class StackPolicy(Frozen):
     """of one run"""
     floating_dataset: Literal["allow", "warn", "forbid"] = "allow"
     """rows of the hub whose revision is not pinned: what is trained can change by itself"""
+    reward_network: Literal["allow", "warn", "forbid"] = "allow"
+    """rewards with `network: full`: their code may reach other machines while it scores"""
+    reward_secrets: tuple[SecretName, ...] | None = None
+    """secrets that rewards may be given; absent: any"""
 
 
 _MOVABLE = r"^(dataset|environment|reward|experiment)/[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"

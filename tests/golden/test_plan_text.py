@@ -47,6 +47,14 @@ def new_reward():
     return small(**PAID).reward(source=source).experiment(**PAID).deployment()
 
 
+def many_runs():
+    """Thirty at work, and one that has a new owner."""
+    stack = Stack().dataset().reward()
+    for number in range(30):
+        stack.experiment(f"e{number:02}", set={"mutation.rand_seed": number})
+    return stack
+
+
 def nothing_left():
     return Stack(
         notes=(
@@ -156,6 +164,22 @@ SITUATIONS = {
     "import": lambda: imported(small(description="as code", **PAID)),
     "import_differs": lambda: imported(small(set={"algorithm.lr": 3e-5}, **PAID)),
     "import_as_is": lambda: imported(small(set={"algorithm.lr": 3e-5}, **PAID), as_is=True),
+    "shared_run": lambda: planned(
+        [small(**PAID)], small(**PAID).experiment("twin", **PAID), RunScript.stays_running(step=320)
+    ),
+    "shared_run_stays": lambda: planned(
+        [small(**PAID).experiment("twin", **PAID)],
+        small(set={"algorithm.lr": 3e-5}, **PAID).experiment("twin", **PAID),
+        RunScript.stays_running(step=320),
+    ),
+    "open_reward": lambda: planned(
+        [],
+        Stack(policy=Policy(reward_network="forbid", reward_secrets=("JUDGE_KEY",)))
+        .dataset()
+        .reward(network="full", secrets=["JUDGE_KEY", "OTHER_KEY"])
+        .experiment(**PAID),
+    ),
+    "many_running": lambda: planned([many_runs()], many_runs(), RunScript.stays_running(step=320)),
     "empty_repository": lambda: planned([small()], nothing_left()),
     "running": lambda: planned([small(**PAID)], small(**PAID), RunScript.stays_running(step=320)),
     "interrupt": lambda: planned(

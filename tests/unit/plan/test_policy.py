@@ -137,3 +137,24 @@ def test_a_total_is_estimated_only_when_every_part_is(scene):
         "unlike", set={"training.pop_size": 5}, **HOUR
     )
     assert here.plan(both).cost.est_new is None
+
+
+@pytest.mark.parametrize(
+    ("reward", "policy", "network", "secrets"),
+    [
+        ({"network": "full"}, Policy(), None, None),
+        ({"network": "full"}, Policy(reward_network="warn"), WARN, None),
+        ({"network": "full"}, Policy(reward_network="forbid"), FAIL, None),
+        ({"network": "none"}, Policy(reward_network="forbid"), PASS, None),
+        ({"secrets": ["A", "B"]}, Policy(reward_secrets=("A", "B", "C")), None, PASS),
+        ({"secrets": ["A", "B"]}, Policy(reward_secrets=("A",)), None, FAIL),
+        ({"secrets": ["A"]}, Policy(reward_secrets=()), None, FAIL),
+        ({}, Policy(reward_secrets=()), None, PASS),
+    ],
+)
+def test_what_rewards_may_do_is_policy(scene, reward, policy, network, secrets):
+    planned = scene().plan(Stack(policy=policy).dataset().reward(**reward))
+    assert (verdict(planned, "policy.reward_network"), verdict(planned, "policy.reward_secrets")) == (
+        network,
+        secrets,
+    )
