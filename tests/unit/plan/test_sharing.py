@@ -53,14 +53,14 @@ def test_who_is_removed_does_not_stop_it_either(world):
     stack = twins().without("experiment/twin")
     planned = plan(world, stack.state(), target="prod")
     assert planned.applyable
-    assert change(planned, "experiment/twin").message == "removed from the repository: forgotten, data is kept"
+    assert (
+        change(planned, "experiment/twin").message == "removed from the repository: forgotten, data is kept"
+    )
     assert after(world, planned, stack) == "running"
 
 
 def test_who_is_destroyed_does_not_stop_it_and_both_do(world):
-    one = plan(
-        world, twins().state(), target="prod", scope=Scope(destroy=True, select=("experiment/twin",))
-    )
+    one = plan(world, twins().state(), target="prod", scope=Scope(destroy=True, select=("experiment/twin",)))
     assert not one.interrupts
     both = plan(world, twins().state(), target="prod", scope=Scope(destroy=True))
     assert len(both.interrupts) == 2
