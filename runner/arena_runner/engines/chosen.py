@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from shutil import rmtree
 
 from arena_runner.budgets import Budgets
+from arena_runner.engines import torch_proof
 from arena_runner.engines.base import Engine
 from arena_runner.engines.torch import TorchEngine
 from arena_runner.engines.vllm import VllmEngine
@@ -20,7 +21,9 @@ from arena_runner.ports import Materials
 def open_engine(limits: Budgets, learner: Learner, *, longest: int, materials: Materials) -> Iterator[Engine]:
     """Yield the engine `limits` name; raises EngineError where it is not installed or does not start."""
     if limits.engine == "torch":
-        yield TorchEngine(learner.base, learner.population, rows_in_flight=limits.rows_in_flight)
+        engine = TorchEngine(learner.base, learner.population, rows_in_flight=limits.rows_in_flight)
+        torch_proof.prove(learner.base, learner.population, engine)
+        yield engine
         return
     python = find_python()
     if python is None:

@@ -1,106 +1,259 @@
-"""Proof that an engine in another process serves the policy the trainer has: the field's most repeated silent bug.
+"""Proof that an engine samples from the policy it should: the field's most repeated silent bug.
 
-A fixed probe of 256 tokens is scored by both. What they may differ by is measured where nothing can be wrong yet, on
-the base model, once per engine and dtype; every adapter that is sent must then agree with the trainer within three
-times that. A mismatch ends the run and says whose weights the engine seems to hold instead.
+Two halves. The *digest* half reads the tensors back from where the engine computes, after every sync (`reading`). The
+*path* half shows that what lies there is what answers: a probe adapter, strong enough to be seen, goes through the
+very code that sends and serves real ones and must change greedy completions exactly as the adapter's format
+says (`plain`), in one targeted layer after the other, several names at once, every name a new one. It runs when
+an engine starts, after a restart, and whenever ranks or targets change.
+
+What engine and format may differ by is measured where nothing can be wrong yet, on the bare base model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from arena_gitops.errors import ArenaError
-from arena_runner import ops, seeds
-from arena_runner.adapters import OFF, Population
+from arena_runner import peft_format, seeds
+from arena_runner.engines.base import Completion
+from arena_runner.engines.plain import Adapter, Text, linear, logprobs
+from arena_runner.engines.reading import PolicyMismatchError
 from arena_runner.models import BaseModel
-from arena_runner.packing import Group, pack
+from arena_runner.peft_format import AdapterConfig
 
-PROMPT, ANSWER, TEXTS = 8, 64, 4
+PROMPT = 8
+"""tokens of a probe's prompt"""
+CALIBRATE = (8, 32)
+"""completions and tokens of the bare base model: 256 in all"""
+PROBE = (2, 4, 12, 24)
+"""tokens sampled for a targeted layer, the first by the prompt's own forward; more where fewer could not tell"""
 EXACT = 1e-3
-"""mean difference in fp32 below which nothing is suspected; seen: 3e-5"""
+"""nats per token in fp32 below which nothing is suspected; seen: 3e-5"""
+VISIBLE = 10
+"""a probe's effect, in units of what engine and format differ by anyway, from which it is judged"""
+GAIN = 0.35
+"""how far from one the share of a probe's effect may be that the engine shows: a layer left out shows none"""
 
-Score = Callable[[int | None, Sequence[int], Sequence[int]], Sequence[float]]
-"""(member, prompt ids, token ids) → logprobs of the engine's policy, at temperature 1"""
+Asked = tuple[str | None, tuple[int, ...]]
+"""adapter name, or None for the base model, and prompt"""
 
 
-class PolicyMismatchError(ArenaError):
-    """The engine samples from another policy than the one that is trained."""
+class Subject(Protocol):
+    """An engine as the proof sees it. What it does must be what it does for real adapters.
+
+    Promotion uses the same proof: a model server is a subject whose names are those of revisions.
+    """
+
+    @property
+    def shapes(self) -> Sequence[tuple[int, float]]:
+        """Rank and alpha of the adapters that may be there at once beside the base model; at least one."""
+        ...
+
+    def load(self, name: str, place: int, adapter: Adapter) -> None:
+        """Make an adapter of `shapes[place]` available under a name never used before."""
+        ...
+
+    def unload(self, name: str) -> None:
+        """Take it away again."""
+        ...
+
+    def sample(self, asked: Sequence[Asked], new_tokens: int) -> list[Completion]:
+        """Greedy completions, all in one batch, with the logprobs the engine records."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """How far the engine's opinion of the probe is from the trainer's."""
+class Noise:
+    """What engine and format differ by where nothing is wrong: on the bare base model, in nats per token."""
 
-    distance: float
-    tolerance: float
-
-    @property
-    def agrees(self) -> bool:
-        """Whether they are the same policy as far as the probe can see."""
-        return self.distance <= self.tolerance
-
-
-class PolicyProof:
-    """One per engine; calibrated on first use."""
-
-    def __init__(self, base: BaseModel, population: Population, score: Score) -> None:
-        self._base, self._population, self._score = base, population, score
-        vocabulary = base.head.weight.shape[0]
-        draws = [seeds.key(0, "probe", i) % vocabulary for i in range(TEXTS * (PROMPT + ANSWER))]
-        texts = [draws[i : i + PROMPT + ANSWER] for i in range(0, len(draws), PROMPT + ANSWER)]
-        self._texts = [(text[:PROMPT], text[PROMPT:]) for text in texts]
-        self._tolerance: float | None = None
+    mean: float
+    square: float
+    """root of the mean square"""
 
     @property
     def tolerance(self) -> float:
-        """Three times what they differ by on the base model; measured once."""
-        if self._tolerance is None:
-            apart = float((self._trainers(None) - self._engines(None)).abs().mean())
-            floor = 10 * EXACT if self._base.dtype is torch.float32 else 1.0
-            if apart > floor:
-                raise PolicyMismatchError(
-                    f"engine and trainer differ by {apart:.3g} nats per token on the bare base model; is it the same model, "
-                    "tokenizer and dtype?"
-                )
-            self._tolerance = max(EXACT, 3 * apart)
-        return self._tolerance
+        """Mean difference per token that means nothing."""
+        return max(EXACT, 3 * self.mean)
 
-    def judge(self, member: int) -> Verdict:
-        """Compare one member's policies."""
-        distance = float((self._trainers(member) - self._engines(member)).abs().mean())
-        return Verdict(distance, self.tolerance)
 
-    def demand(self, member: int, name: str) -> None:
-        """Raise PolicyMismatchError unless the engine serves the member's weights under `name`."""
-        verdict = self.judge(member)
-        if verdict.agrees:
-            return
+@dataclass(frozen=True, slots=True)
+class Path:
+    """What the path half found."""
+
+    noise: Noise
+    worst: float
+    """the gain that was farthest from one"""
+    modules: int
+    blind: tuple[str, ...]
+    """layers whose probe cannot be told from noise, however strong: their tensors are read back all the same"""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One probe's sampled tokens: what the format does to them, and what the engine does."""
+
+    effect: Tensor
+    shown: Tensor
+
+    @property
+    def size(self) -> float:
+        """Of the effect, over all tokens."""
+        return float(self.effect.norm())
+
+    @property
+    def gain(self) -> float:
+        """The share of the effect that the engine shows: one, up to noise / size."""
+        return float(self.shown @ self.effect) / self.size**2
+
+
+def prove_path(base: BaseModel, subject: Subject, targets: Sequence[str]) -> Path:
+    """Raise PolicyMismatchError unless every targeted layer of `subject` answers as an adapter's format says."""
+    noise = calibrate(base, subject)
+    found = list(probe_layers(base, subject, targets, noise))
+    gains = [gain for _, gain in found if gain is not None]
+    worst = max(gains, key=lambda gain: abs(gain - 1), default=1.0)
+    return Path(noise, worst, len(targets), tuple(module for module, gain in found if gain is None))
+
+
+def probe_layers(
+    base: BaseModel, subject: Subject, targets: Sequence[str], noise: Noise
+) -> Iterator[tuple[str, float | None]]:
+    """Each layer with the gain of its probe, None where no probe can be told from noise.
+
+    Whoever serves others beside the proof may do so between two of them.
+    """
+    shapes, sizes = subject.shapes, _sizes(base, targets)
+    waiting, sent = [(module, 0) for module in targets], 0
+    while waiting:
+        now, waiting = waiting[: len(shapes)], waiting[len(shapes) :]
+        probes = {
+            f"probe-{sent + place}": _probe(base, module, 4.0**attempt * sizes[module], shapes[place])
+            for place, (module, attempt) in enumerate(now)
+        }
+        sent += len(now)
+        with _loaded(subject, probes):
+            seen = _seen(base, subject, probes, PROBE[max(attempt for _, attempt in now)], noise)
+        for (module, attempt), found in zip(now, seen, strict=True):
+            if found.size >= VISIBLE * max(noise.square, EXACT):
+                yield module, _gain(module, found, noise)
+            elif attempt + 1 < len(PROBE):
+                waiting.append((module, attempt + 1))
+            else:
+                yield module, None
+
+
+def _gain(module: str, seen: Seen, noise: Noise) -> float:
+    apart = float((seen.shown - seen.effect).abs().mean())
+    exact = noise.tolerance > EXACT or apart <= max(EXACT, float(seen.effect.abs().mean()) / 20)
+    if not (abs(seen.gain - 1) <= GAIN and exact):
         raise PolicyMismatchError(
-            f"the engine does not serve m{member}'s weights under {name}: {verdict.distance:.3g} nats per token from the "
-            f"trainer's, {verdict.tolerance:.3g} allowed; nearest is {self._nearest(member)}. Nothing was sampled from it."
+            f"an adapter on {module} alone is not served as it should be: {seen.gain:.2f} of its effect is seen, "
+            f"{apart:.3g} nats per token from what its format says. Nothing was sampled for training."
+        )
+    return seen.gain
+
+
+@contextmanager
+def _loaded(subject: Subject, probes: Mapping[str, Adapter]) -> Iterator[None]:
+    for place, (name, probe) in enumerate(probes.items()):
+        subject.load(name, place, probe)
+    try:
+        yield
+    finally:
+        for name in probes:
+            subject.unload(name)
+
+
+def _seen(
+    base: BaseModel, subject: Subject, probes: Mapping[str, Adapter], new_tokens: int, noise: Noise
+) -> list[Seen]:
+    """What every probe does to its own greedy completion; the base model is asked in the same batch."""
+    ids = prompt(base, 0)
+    done = subject.sample([*((name, ids) for name in probes), (None, ids)], new_tokens)
+    theirs = [Text(a, ids, c.token_ids) for a, c in zip([*probes.values(), None], done, strict=True)]
+    bare = [Text(None, ids, c.token_ids) for c in done[:-1]]
+    opinions = logprobs(base, [*theirs, *bare])
+    told = [torch.tensor(c.logprobs) for c in done]
+    _demand_bare(opinions[len(probes)], told[-1], noise)
+    means, alone = opinions[: len(probes)], opinions[len(probes) + 1 :]
+    return [Seen(m - b, t - b) for m, b, t in zip(means, alone, told[:-1], strict=True)]
+
+
+def _demand_bare(means: Tensor, told: Tensor, noise: Noise) -> None:
+    """A row without an adapter must not be given its neighbour's."""
+    apart = float((means - told).abs().mean())
+    if not apart <= max(EXACT, VISIBLE * noise.square):
+        raise PolicyMismatchError(
+            f"beside rows with adapters the bare base model answers otherwise, by {apart:.3g} nats per token"
         )
 
-    def _nearest(self, member: int) -> str:
-        """Whose trainer policy the engine's answers are nearest to."""
-        told = self._engines(member)
-        known = {"the base model": None} | {f"m{m}": m for m in range(len(self._population.ranks))}
-        return min(known, key=lambda name: float((self._trainers(known[name]) - told).abs().mean()))
 
-    def _engines(self, member: int | None) -> Tensor:
-        return torch.tensor(
-            [x for prompt, answer in self._texts for x in self._score(member, prompt, answer)]
+def _probe(base: BaseModel, module: str, strength: float, shape: tuple[int, float]) -> Adapter:
+    """An adapter on one layer alone, random."""
+    rank, alpha = shape
+    layer = linear(base, module)
+    assert isinstance(layer, nn.Linear)
+    generator = torch.Generator().manual_seed(seeds.key(0, "probe", *module.encode()))
+    a = torch.randn(rank, layer.in_features, generator=generator) / math.sqrt(layer.in_features)
+    b = torch.randn(layer.out_features, rank, generator=generator) * strength * math.sqrt(rank) / alpha
+    leaf = module.rpartition(".")[2]
+    name_a, name_b = peft_format.tensor_names(module)
+    return Adapter({name_a: a, name_b: b}, AdapterConfig(rank, alpha, (leaf,), base.ref, base.digest))
+
+
+@torch.no_grad()
+def _sizes(base: BaseModel, targets: Sequence[str]) -> dict[str, float]:
+    """What a layer gives over what it takes, so that a probe of strength one is as large as the layer itself."""
+    sizes: dict[str, float] = {}
+
+    def watch(module: str) -> Callable[[nn.Module, Any, Tensor], None]:
+        def hook(_layer: nn.Module, inputs: Any, output: Tensor) -> None:
+            sizes[module] = float(output.float().norm() / inputs[0].float().norm()) * math.sqrt(
+                inputs[0].shape[-1] / output.shape[-1]
+            )
+
+        return hook
+
+    with ExitStack() as stack:
+        for module in targets:
+            stack.callback(linear(base, module).register_forward_hook(watch(module)).remove)
+        base.body(input_ids=torch.tensor([prompt(base, 0)], device=base.device), use_cache=False)
+    return {module: sizes.get(module, 1.0) for module in targets}
+
+
+def calibrate(base: BaseModel, subject: Subject) -> Noise:
+    """Measure engine and format against each other on the bare base model."""
+    count, length = CALIBRATE
+    apart = differences(base, subject, [(None, None, prompt(base, i)) for i in range(count)], length)
+    noise = Noise(float(apart.abs().mean()), float(apart.square().mean().sqrt()))
+    limit = 10 * EXACT if base.dtype is torch.float32 else 1.0
+    if not noise.mean <= limit:
+        raise PolicyMismatchError(
+            f"engine and trainer differ by {noise.mean:.3g} nats per token on the bare base model; is it the same model, "
+            "tokenizer and dtype?"
         )
+    return noise
 
-    @torch.no_grad()
-    def _trainers(self, member: int | None) -> Tensor:
-        place = OFF if member is None else member
-        groups = [Group(place, tuple(p), (tuple(a),), (row,)) for row, (p, a) in enumerate(self._texts)]
-        parts = []
-        for piece in pack(groups, 1024, self._base.device, shared=self._base.packs):
-            ones = torch.ones(len(piece.rows), device=self._base.device)
-            parts.append(ops.logprobs(self._base, self._population, piece, ones))
-        return torch.cat(parts).float().cpu()
+
+def differences(
+    base: BaseModel,
+    subject: Subject,
+    asked: Sequence[tuple[str | None, Adapter | None, tuple[int, ...]]],
+    new_tokens: int,
+) -> Tensor:
+    """What an engine says under some names less what their adapters mean, per token."""
+    done = subject.sample([(name, ids) for name, _, ids in asked], new_tokens)
+    texts = [Text(a, ids, c.token_ids) for (_, a, ids), c in zip(asked, done, strict=True)]
+    return torch.tensor([x for c in done for x in c.logprobs]) - torch.cat(logprobs(base, texts))
+
+
+def prompt(base: BaseModel, number: int) -> tuple[int, ...]:
+    """Random tokens, the same on every machine."""
+    size = base.head.weight.shape[0]
+    return tuple(seeds.key(0, "probe", number, i) % size for i in range(PROMPT))

@@ -1,7 +1,7 @@
 """Batched sampling over a population with torch alone.
 
-It samples with the very tensors the trainer updates, so after an update there is nothing to send. All members
-share every decode step. Requests of the same member with the same prompt share one prefill and one copy of
+It samples with the very tensors the trainer updates, so after an update there is nothing to send; that they are what
+the layers compute with is read back before every batch (`torch_proof`). All members share every decode step. Requests of the same member with the same prompt share one prefill and one copy of
 the prompt's keys; a finished row's place goes to the next request at once, and when none is left the batch
 shrinks. Which request is admitted when follows from order and lengths alone.
 """
@@ -9,7 +9,7 @@ shrinks. Which request is admitted when follows from order and lengths alone.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -19,6 +19,7 @@ from arena_runner import seeds
 from arena_runner.adapters import OFF, Population
 from arena_runner.engines.base import Completion, Request
 from arena_runner.engines.kv import Cache, Decode, Prefill
+from arena_runner.engines.reading import demand_lying
 from arena_runner.engines.sampling import choose
 from arena_runner.engines.uncached import UncachedEngine
 from arena_runner.lora import Rows
@@ -69,6 +70,7 @@ class TorchEngine:
         """Sample all requests, in their order; `on_done(index, completion)` is called as each one finishes."""
         if not requests:
             return []
+        self._prove({request.member for request in requests})
         if not self._base.packs:
             slow = UncachedEngine(self._base, self._population, rows_in_flight=self._rows_in_flight)
             return slow.generate(requests, on_done)
@@ -83,6 +85,11 @@ class TorchEngine:
         while flight.admit(finish):
             flight.step(finish)
         return [done[i] for i in range(len(requests))]
+
+    def _prove(self, members: Iterable[int | None]) -> None:
+        if self._population is not None:
+            for member in sorted(member for member in members if member is not None):
+                demand_lying(self._base, self._population, member)
 
 
 class _Flight:

@@ -3,7 +3,7 @@
 After every change of a member its adapter is sent under a new name, `m<member>-<n>-<digest>`, in a folder that is
 written once: neither a stale prefix cache nor a half-written file can be mistaken for it. Old names are unloaded
 once nobody is answered by them, and nothing is sampled from a new one before it has proved to be the trainer's policy
-(`identity`). A crashed process is started again, its adapters are sent again, and what it had
+(`vllm_proof`). A crashed process is started again, proved again, its adapters are sent again, and what it had
 not finished is asked again.
 
 The base model answers as an adapter of zeros: with vLLM 0.32 on CPUs a row without an adapter, batched beside rows that
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -28,8 +28,10 @@ import torch
 from arena_runner import peft_format
 from arena_runner.adapters import Population
 from arena_runner.engines.base import Completion, Request
-from arena_runner.engines.identity import PolicyMismatchError, PolicyProof
+from arena_runner.engines.plain import Adapter
+from arena_runner.engines.reading import PolicyMismatchError, held
 from arena_runner.engines.vllm_process import EngineError, VllmProcess
+from arena_runner.engines.vllm_proof import VllmProof
 from arena_runner.models import BaseModel
 
 SEEDS = (1 << 63) - 1
@@ -54,7 +56,7 @@ class VllmEngine:
         self._process, self._folder = process, folder
         self._sent: dict[int | None, Sent] = {}
         self._count = 0
-        self._proof = PolicyProof(base, population, self._score)
+        self._proof = VllmProof(base, population, process, self)
 
     def generate(self, requests: Sequence[Request], on_done: OnDone | None = None) -> list[Completion]:
         """Sample all requests, in their order; `on_done(index, completion)` is called as each one finishes."""
@@ -66,26 +68,9 @@ class VllmEngine:
             self._ask(requests, done, on_done)
         return [done[index] for index in range(len(requests))]
 
-    def logprobs(
-        self, member: int | None, prompt_ids: Sequence[int], token_ids: Sequence[int]
-    ) -> list[float]:
-        """What the loaded policy thinks of given tokens after a prompt, at temperature 1."""
-        self.sync([member])
-        return self._score(member, prompt_ids, token_ids)
-
-    def _score(self, member: int | None, prompt_ids: Sequence[int], token_ids: Sequence[int]) -> list[float]:
-        if member is None and None not in self._sent:
-            self._sent[None] = self._send(None, OFF)
-        body = {
-            "model": self._sent[member].name,
-            "prompt": [*prompt_ids, *token_ids],
-            "max_tokens": 1,
-            "temperature": 0,
-            "prompt_logprobs": 0,
-            "return_token_ids": True,
-        }
-        told = self._post("/v1/completions", body)["choices"][0]["prompt_logprobs"][len(prompt_ids) :]
-        return [float(entry[str(token)]["logprob"]) for entry, token in zip(told, token_ids, strict=True)]
+    def prove(self) -> None:
+        """Show that what is sent answers: at the start, and after every restart."""
+        self._proof.of_the_path()
 
     def sync(self, members: Sequence[int | None]) -> None:
         """Send every member's adapter that is not what the engine has; unload what it replaces."""
@@ -94,59 +79,61 @@ class VllmEngine:
             before = self._sent.get(member)
             if before is not None and before.digest == digest:
                 continue
-            self._sent[member] = self._send(member, digest)
+            name = f"{OFF}-{self._count}" if member is None else f"m{member}-{self._count}-{digest[7:19]}"
+            self.load(name, self._zeros() if member is None else held(self._population, member))
+            self._sent[member] = Sent(name, digest)
             if member is not None:
                 self._prove(member, before)
             if before is not None:
-                self._forget(before)
+                self.unload(before.name)
 
     def _prove(self, member: int, before: Sent | None) -> None:
         """Take back what is not the trainer's policy: it is never sampled from, and is sent again the next time."""
         try:
-            self._proof.demand(member, self._sent[member].name)
+            self._proof.of_member(member, self._sent[member].name, before.name if before else None)
         except PolicyMismatchError:
-            self._forget(self._sent.pop(member))
+            self.unload(self._sent.pop(member).name)
             if before is not None:
                 self._sent[member] = before  # still loaded; the next sync replaces it
             raise
 
     def recover(self) -> None:
-        """Start a process that died again, and send it every adapter it had."""
+        """Start a process that died again, prove it anew, and send it every adapter it had."""
         if not self._process.alive:
             self._process.restart()
         before, self._sent = self._sent, {}
         for gone in before.values():
             rmtree(self._folder / gone.name)
+        self._proof.of_the_path()
         self.sync(list(before))
 
     def close(self) -> None:
         """Unload everything that was sent."""
         for sent in self._sent.values():
-            self._forget(sent)
+            self.unload(sent.name)
         self._sent = {}
 
-    def _send(self, member: int | None, digest: str) -> Sent:
-        self._count += 1
-        if member is None:
-            name = f"{OFF}-{self._count}"
-            zeros = {key: torch.zeros_like(tensor) for key, tensor in self._population.export(0).items()}
-            peft_format.save(self._folder / name, zeros, self._population.config(0))
-        else:
-            name = f"m{member}-{self._count}-{digest.removeprefix('sha256:')[:12]}"
-            self._population.save(member, self._folder / name)
-        self._post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(self._folder / name)})
-        return Sent(name, digest)
+    def _zeros(self) -> Adapter:
+        first = held(self._population, 0)
+        return replace(first, tensors={key: torch.zeros_like(value) for key, value in first.tensors.items()})
 
-    def _forget(self, old: Sent) -> None:
-        self._post("/v1/unload_lora_adapter", {"lora_name": old.name})
-        rmtree(self._folder / old.name)
+    def load(self, name: str, adapter: Adapter) -> None:
+        """Write an adapter into a folder of its own, and load it."""
+        self._count += 1
+        peft_format.save(self._folder / name, adapter.tensors, adapter.config)
+        self._post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(self._folder / name)})
+
+    def unload(self, name: str) -> None:
+        """Take it off, with its folder; what is being answered by it ends first."""
+        self._post("/v1/unload_lora_adapter", {"lora_name": name})
+        rmtree(self._folder / name)
 
     def _ask(self, requests: Sequence[Request], done: dict[int, Completion], on_done: OnDone | None) -> None:
         """Ask for everything that is not `done`, so many at a time as the engine runs side by side."""
         self.sync([request.member for request in requests])
         with ThreadPoolExecutor(self._process.spec.rows_in_flight, "vllm") as threads:
             pending = {
-                threads.submit(self._complete, request): index
+                threads.submit(self.complete, self._sent[request.member].name, request): index
                 for index, request in enumerate(requests)
                 if index not in done
             }
@@ -168,9 +155,15 @@ class VllmEngine:
             if on_done is not None:
                 on_done(index, completion)
 
-    def _complete(self, request: Request) -> Completion:
+    def off(self) -> str:
+        """The name under which the bare base model answers."""
+        self.sync([None])
+        return self._sent[None].name
+
+    def complete(self, name: str, request: Request) -> Completion:
+        """One completion, by what is loaded under a name."""
         body = {
-            "model": self._sent[request.member].name,
+            "model": name,
             "prompt": list(request.prompt_ids),
             "max_tokens": request.max_new_tokens,
             "temperature": 0 if request.greedy else request.temperature,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -23,6 +24,7 @@ from typing import Self
 import httpx
 
 from arena_gitops.errors import ArenaError
+from arena_runner.engines import vllm_inside
 
 PYTHON = "ARENA_VLLM_PYTHON"
 BASE = "base"
@@ -48,6 +50,8 @@ class VllmSpec:
     rows_in_flight: int
     seed: int = 0
     cpu_cache_gib: int = 1
+    inside: str = "vllm_inside"
+    """the module on vLLM's path that has our `Reader` and `Guard`"""
 
     def command(self, python: str, port: int) -> list[str]:
         """The rules of training.md §2: logprobs at the sampling temperature, none of the model's own defaults."""
@@ -61,6 +65,8 @@ class VllmSpec:
             "max-lora-rank": _rank_class(self.max_rank),
             "logprobs-mode": "processed_logprobs",
             "generation-config": "vllm",
+            "worker-extension-cls": f"{self.inside}.Reader",
+            "middleware": f"{self.inside}.Guard",
             "seed": self.seed,
             "host": "127.0.0.1",
             "port": port,
@@ -123,6 +129,9 @@ class VllmProcess:
     def restart(self) -> None:
         """Start it, anew if need be; returns when it answers, raises EngineError when it cannot."""
         self._end()
+        inside = self._folder / "inside"
+        inside.mkdir(exist_ok=True)
+        shutil.copy(vllm_inside.__file__, inside)  # alone: nothing else of ours is on vLLM's path
         port = _free_port()
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -143,10 +152,30 @@ class VllmProcess:
         """End the process and its children."""
         self._end()
 
+    def names(self) -> dict[str, int]:
+        """Which integer id a request for a name is answered by."""
+        answer = self.http.get(vllm_inside.NAMES)
+        answer.raise_for_status()
+        return {str(name): int(number) for name, number in answer.json().items()}
+
+    def read(self, number: int, rank: int) -> dict[str, str]:
+        """Digest of every layer in the slot of an adapter; empty when it has none (`vllm_inside.Reader`)."""
+        answer = self.http.post(
+            "/collective_rpc", json={"method": "arena_read", "args": [{str(number): rank}]}
+        )
+        if not answer.is_success:
+            raise EngineError(f"vLLM's worker cannot be read: {answer.status_code} {answer.text[:500]}")
+        (worker,) = answer.json()["results"]
+        return dict(worker.get(str(number), {}))
+
     def _environment(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("ARENA_", "VLLM_"))}
         return kept | {
             "VLLM_API_KEY": self._key,  # by environment: a command line is read by everybody
+            "VLLM_SERVER_DEV_MODE": "1",  # has the route by which workers are asked; every route needs the key
+            "PYTHONPATH": os.pathsep.join(
+                filter(None, (str(self._folder / "inside"), kept.get("PYTHONPATH")))
+            ),
             "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
             "VLLM_CPU_KVCACHE_SPACE": str(self.spec.cpu_cache_gib),
             "VLLM_NO_USAGE_STATS": "1",

@@ -143,6 +143,11 @@ class AdapterLine:
         body = {"adapter": name, "prompt_ids": list(prompt_ids), "token_ids": list(token_ids)}
         return [float(value) for value in self._json("POST", "/logprobs", body)["logprobs"]]
 
+    def prove(self, name: str, digest: str | None) -> dict[str, Any]:
+        """Have the policy-identity proof made (`arena_runner.serving.proof`); a refusal of it is a RolloutError."""
+        proved: dict[str, Any] = self._json("POST", "/prove", {"adapter": name, "digest": digest})
+        return proved
+
     def _json(self, method: str, path: str, body: Any = None) -> Any:
         answer = self._http.request(method, path, json=body)
         if not answer.is_success:

@@ -1,7 +1,8 @@
 """Loading a revision's adapter and making sure that what was loaded is what was trained.
 
-Three questions: is it the same base model, do the weights give the recorded completion the recorded
-probabilities, does one real generation come back.
+Four questions: is it the same base model, does the model server prove that the name answers by the weights the trainer
+recorded (`arena_runner.serving.proof`), do they give the recorded completion the recorded probabilities, does one real
+generation come back.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ def probe(world: World, line: AdapterLine, revision: RevisionRow) -> None:
     trained_on, served_on = note.get("base_digest"), line.base_digest()
     if trained_on is not None and trained_on != served_on:
         raise RolloutError(f"it was trained on a base with digest {trained_on}; here is {served_on}")
+    line.prove(revision.adapter, note.get("adapter_digest"))
     if recorded := note.get("probe"):
         _compare(line, revision, recorded)
     if line.generate(revision.adapter, PROMPT) < 1:

@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from arena_gitops.errors import ArenaError
 from arena_gitops.spec.wire import ErrorBody
+from arena_runner.engines.reading import PolicyMismatchError
 from arena_runner.peft_format import AdapterFormatError
 from arena_runner.seeds import key
 from arena_runner.serving.decoder import EmptyPromptError, PromptTooLongError
@@ -31,6 +32,8 @@ from arena_runner.serving.protocol import (
     Measured,
     Message,
     Params,
+    Prove,
+    Proved,
 )
 from arena_runner.serving.scheduler import BusyError, Scheduler, StoppedError
 from arena_runner.serving.shelf import UnfitAdapterError, UnknownAdapterError
@@ -44,6 +47,7 @@ STATUS: dict[type[ArenaError], tuple[int, str]] = {
     EmptyPromptError: (422, "empty-prompt"),
     BusyError: (503, "busy"),
     StoppedError: (503, "stopping"),
+    PolicyMismatchError: (422, "policy-mismatch"),
     GenerationError: (500, "generation-failed"),
 }
 
@@ -169,6 +173,14 @@ async def logprobs(scheduler: TheScheduler, body: Measure) -> Measured:
     future = scheduler.logprobs(body.adapter, body.prompt_ids, body.token_ids)
     found: list[float] = await asyncio.wrap_future(future)
     return Measured(logprobs=tuple(found))
+
+
+@router.post("/prove")
+async def prove(scheduler: TheScheduler, body: Prove) -> Proved:
+    """Show that a name answers by the weights that were trained, before anybody is answered by it."""
+    if scheduler.known(body.adapter) is None:
+        raise UnknownAdapterError(f"adapter {body.adapter} is not loaded")
+    return await asyncio.to_thread(scheduler.prove, body.adapter, body.digest)
 
 
 def _renderer(

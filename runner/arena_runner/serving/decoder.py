@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from arena_gitops.errors import ArenaError
+from arena_runner.engines.base import Completion
 from arena_runner.models import BaseModel
 from arena_runner.serving.cache import Cache, PromptLayout, StepLayout
 from arena_runner.serving.detokenise import Detokeniser
@@ -46,6 +47,28 @@ class Row:
     generated: list[int] = field(default_factory=list)
     cancelled: bool = False
     ended: bool = False
+
+    def see(self, token: int, logits_V: Tensor) -> None:
+        """Called with every token that is chosen."""
+
+
+class Watched(Row):
+    """A greedy row whose logprobs are kept."""
+
+    def __init__(self, adapter: str, prompt_ids: tuple[int, ...], new_tokens: int, tokenizer: Any) -> None:
+        params = Params(max_new_tokens=new_tokens, temperature=0, do_sample=False)
+        detokeniser = Detokeniser(tokenizer, ())
+        super().__init__(adapter, prompt_ids, params, 0, lambda _piece: None, detokeniser, new_tokens)
+        self.kept: list[float] = []
+
+    def see(self, token: int, logits_V: Tensor) -> None:
+        """Keep what was thought of it."""
+        self.kept.append(float(logits_V.float().log_softmax(-1)[token]))
+
+    def completion(self, eos_ids: frozenset[int]) -> Completion:
+        """What an engine would have returned."""
+        ended = self.generated[-1] in eos_ids
+        return Completion(tuple(self.generated), tuple(self.kept), "eos" if ended else "length")
 
 
 class Decoder:
@@ -112,6 +135,20 @@ class Decoder:
         return [float(x) for x in torch.log_softmax(logits.float(), -1).gather(1, chosen[:, None])[:, 0]]
 
     @torch.no_grad()
+    def greedy(self, asked: Sequence[tuple[str, tuple[int, ...]]], new_tokens: int) -> list[Completion]:
+        """Completions with their logprobs, for proofs: the same prompts, steps and layouts as any request.
+
+        They have a cache of their own and leave the rows that are being generated alone.
+        """
+        own = Decoder(self._base, self._shelf)
+        rows = [Watched(adapter, ids, new_tokens, self._base.tokenizer) for adapter, ids in asked]
+        for row in rows:
+            own.admit(row)
+        while own.rows:
+            own.step()
+        return [row.completion(self._base.eos_ids) for row in rows]
+
+    @torch.no_grad()
     def _forward(
         self,
         ids: Tensor,
@@ -139,6 +176,7 @@ class Decoder:
         """Choose the row's next token and pass its text on."""
         token = choose(logits_V, row.params, row.key, len(row.generated))
         row.generated.append(token)
+        row.see(token, logits_V)
         if token in self._base.eos_ids:
             self._finish(row, "stop")
             return

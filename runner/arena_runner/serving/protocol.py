@@ -9,6 +9,7 @@
 | `POST /generate` | `Generate` | `Generated`; 404 for an unknown adapter, never the base model |
 | `POST /generate_stream` | `GenerateOne` | NDJSON of `Piece`, the last one with `finish` or `error` |
 | `POST /logprobs` | `Measure` | `Measured`: for probes |
+| `POST /prove` | `Prove` | `Proved`; 422 `policy-mismatch` when the name does not answer by the weights it should; 404 |
 
 All but health need `Authorization: Bearer` with the token the server was started with. Refusals are
 `arena_gitops.spec.wire.ErrorBody`.
@@ -187,3 +188,23 @@ class Measured(Frozen):
     """log p of every given token, at temperature 1."""
 
     logprobs: tuple[float, ...]
+
+
+class Prove(Frozen):
+    """Ask for the policy-identity proof of a loaded adapter (`serving.proof`)."""
+
+    adapter: AdapterName
+    digest: Digest | None = None
+    """`adapter_digest` as the trainer recorded it"""
+
+
+class Proved(Frozen):
+    """What was shown."""
+
+    adapter: AdapterName
+    digest: Digest
+    apart: float
+    """nats per token between its answers and what its format means"""
+    tolerance: float
+    layers: int
+    """layers a probe went through now; 0 when adapters of this shape were shown to be served before"""

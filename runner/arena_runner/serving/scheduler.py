@@ -14,7 +14,8 @@ from arena_gitops.errors import ArenaError
 from arena_runner.models import BaseModel
 from arena_runner.serving.decoder import Decoder, EmptyPromptError, PromptTooLongError, Row
 from arena_runner.serving.detokenise import Detokeniser
-from arena_runner.serving.protocol import BASE, Adapter, Params, Piece
+from arena_runner.serving.proof import ServedProof
+from arena_runner.serving.protocol import BASE, Adapter, Params, Piece, Proved
 from arena_runner.serving.shelf import Loaded, Shelf, UnfitAdapterError, UnknownAdapterError
 
 T = TypeVar("T")
@@ -36,6 +37,7 @@ class Scheduler:
         self.base = base
         self.shelf = Shelf(base)
         self._decoder = Decoder(base, self.shelf)
+        self._proof, self._proving = ServedProof(self.shelf), threading.Lock()
         self._most_rows, self._most_waiting = rows, queue
         self._waiting: deque[Row] = deque()
         self._orders: deque[Callable[[], None]] = deque()
@@ -120,6 +122,14 @@ class Scheduler:
         """Measure between two steps."""
         self.room(len(prompt_ids), len(token_ids))
         return self._order(lambda: self._decoder.logprobs(adapter, prompt_ids, token_ids))
+
+    def prove(self, name: str, digest: str | None = None) -> Proved:
+        """Show that a name answers by the weights it should; others are served between its steps. Blocks the caller."""
+        with self._proving:
+            steps = self._proof.steps(name, digest)
+            while (found := self._order(lambda: next(steps)).result()) is None:
+                pass
+            return found
 
     def _load(self, new: Loaded) -> None:
         old = self.shelf.get(new.about.name)

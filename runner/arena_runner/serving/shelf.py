@@ -46,10 +46,11 @@ class Shelf:
         self._loaded: dict[str, Loaded] = {}
         self._members: dict[str, int] = {}
         self._population: Population | None = None
+        self._probes: frozenset[str] = frozenset()
 
     def about(self) -> tuple[Adapter, ...]:
         """Everything that is loaded, in order of loading."""
-        return tuple(item.about for item in tuple(self._loaded.values()))
+        return tuple(item.about for name, item in tuple(self._loaded.items()) if name not in self._probes)
 
     def get(self, name: str) -> Adapter | None:
         """What is loaded under a name."""
@@ -70,6 +71,17 @@ class Shelf:
     def remove(self, name: str) -> None:
         """Take one off."""
         self._rebuild({key: item for key, item in self._loaded.items() if key != name})
+
+    def hold(self, probes: Mapping[str, Loaded]) -> None:
+        """Put probes beside what is loaded, in the place of earlier ones; real adapters stay as they are."""
+        kept = {name: item for name, item in self._loaded.items() if name not in self._probes}
+        self._probes = frozenset(probes)
+        self._rebuild({**kept, **probes})
+
+    def loaded(self, name: str) -> Loaded:
+        """An adapter as it was read; unknown names raise."""
+        self._member(name)
+        return self._loaded[name]
 
     def clear(self) -> None:
         """Take all off and give the base model back as it was."""

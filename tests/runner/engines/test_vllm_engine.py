@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import signal
 
+import httpx
 import pytest
 from labs import make_lab
 
-from arena_runner import peft_format
 from arena_runner.engines.base import Request
-from arena_runner.engines.identity import PolicyMismatchError
 from arena_runner.engines.vllm_process import BASE, EngineError, VllmProcess, VllmSpec
 
 pytestmark = pytest.mark.timeout(600)
@@ -42,6 +41,11 @@ def test_a_killed_process_comes_back_with_its_adapters(process, vllm_engine):
     assert [c.token_ids for c in vllm_engine.generate(asked)] == [c.token_ids for c in before]
 
 
+def test_no_route_answers_without_the_key(process):
+    for path in ("/arena/adapters", "/v1/models", "/collective_rpc"):
+        assert httpx.post(f"{process.http.base_url}{path}", json={}, trust_env=False).status_code == 401
+
+
 def test_a_folder_that_holds_no_model_is_one_error_with_what_vllm_said(process, tmp_path):
     spec = VllmSpec(tmp_path, "float32", 1, 8, longest=64, rows_in_flight=4)
 
@@ -52,27 +56,6 @@ def test_a_folder_that_holds_no_model_is_one_error_with_what_vllm_said(process, 
 def test_a_rank_above_the_kernels_is_refused_by_number(tmp_path):
     with pytest.raises(EngineError, match="lora_r 1024 is more than vLLM's largest, 512"):
         VllmSpec(tmp_path, "float32", 1, 1024, longest=64, rows_in_flight=4).command("python", 1)
-
-
-def test_an_engine_that_serves_other_weights_is_found_out_before_anything_is_sampled(
-    learner, process, vllm_engine, monkeypatch
-):
-    """Below the proof: what is written under m1's name are m0's tensors."""
-    population = learner.population
-    export = population.export
-    monkeypatch.setattr(population, "save", lambda _, folder: save_wrongly(population, export, folder))
-    population.masters[population.span(1)] += 0.02
-    population.sync()
-
-    with pytest.raises(PolicyMismatchError, match=r"does not serve m1's weights under m1-.*nearest is m0"):
-        vllm_engine.generate([Request(1, (5, 6, 7), 4, greedy=True)])
-    monkeypatch.undo()
-    assert {path.name for path in vllm_engine._folder.iterdir()} == names(process) - {BASE}
-    vllm_engine.generate([Request(1, (5, 6, 7), 4, greedy=True)])  # sent again, and right this time
-
-
-def save_wrongly(population, export, folder):
-    peft_format.save(folder, export(0), population.config(0))
 
 
 def test_a_whole_run_samples_with_it(process, tmp_path, monkeypatch):

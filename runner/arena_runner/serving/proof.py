@@ -1,0 +1,144 @@
+"""Promotion's half of the policy-identity proof: what a name answers by is what was trained.
+
+Contract, for whoever promotes (`POST /prove`, `server.probe`): call it after an adapter is loaded under its revision's
+name and before any traffic is sent there. It refuses with `policy-mismatch` and the reason, or says what it found.
+
+* digest half, always: the tensors are read back from where the model computes with them, by the same map from names to
+  places that a request takes, and compared with the files; the files with the digest the trainer recorded.
+* path half: the adapter's own greedy completions are compared with what its format means, always; a probe adapter goes
+  through every targeted layer the first time this process sees that rank, alpha and those targets. The model goes on
+  serving between two layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from arena_runner import peft_format
+from arena_runner.engines import identity, reading
+from arena_runner.engines.base import Completion
+from arena_runner.engines.identity import Asked, Noise
+from arena_runner.engines.plain import Adapter
+from arena_runner.engines.reading import NOTHING, PolicyMismatchError
+from arena_runner.serving import protocol
+from arena_runner.serving.decoder import Decoder
+from arena_runner.serving.protocol import BASE, Proved
+from arena_runner.serving.shelf import Loaded, Shelf
+
+ANSWERS = (4, 8)
+"""completions and tokens that are compared"""
+AT_ONCE = 8
+"""probes that share a batch"""
+
+
+class ServedProof:
+    """Of one model server's process; every method is called by the thread that owns the model."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf, self._base = shelf, shelf.base
+        self._noise: Noise | None = None
+        self._shown: set[tuple[int, float, tuple[str, ...]]] = set()
+
+    def steps(self, name: str, digest: str | None) -> Iterator[Proved | None]:
+        """Prove one name; yields None between layers, and at last what was found.
+
+        Raises:
+            UnknownAdapterError: Nothing is loaded under the name.
+            PolicyMismatchError: It is not what it should be.
+        """
+        loaded = self._shelf.loaded(name)
+        adapter = Adapter(loaded.tensors, loaded.config)
+        self._demand_files(name, adapter, digest)
+        self._demand_lying(name, adapter)
+        subject = _Served(self._shelf, loaded)
+        noise = self._noise = self._noise or identity.calibrate(self._base, subject)
+        shape = (loaded.config.rank, loaded.config.alpha, adapter.modules)
+        layers = 0
+        if shape not in self._shown:
+            try:
+                for _ in identity.probe_layers(self._base, subject, adapter.modules, noise):
+                    layers += 1
+                    yield None
+            finally:
+                self._shelf.hold({})
+            self._shown.add(shape)
+        apart = self._demand_answers(name, adapter, noise)
+        yield Proved(
+            adapter=name, digest=loaded.about.digest, apart=apart, tolerance=noise.tolerance, layers=layers
+        )
+
+    def _demand_files(self, name: str, adapter: Adapter, digest: str | None) -> None:
+        found = peft_format.digest(adapter.tensors, adapter.config)
+        if digest is not None and digest != found:
+            raise PolicyMismatchError(
+                f"what was loaded as {name} has digest {found}, the trainer recorded {digest}"
+            )
+
+    def _demand_lying(self, name: str, adapter: Adapter) -> None:
+        rows = self._shelf.rows
+        found = reading.lying_in(self._base, rows([name]), rows([name, BASE]))
+        wanted = reading.expected(adapter, self._base.dtype)
+        known = {m: mark for m, mark in found.items() if mark != NOTHING or m in wanted}
+        if known != wanted:
+            others = {
+                about.name: reading.expected(self._as_read(about.name), self._base.dtype)
+                for about in self._shelf.about()
+                if about.name != name
+            }
+            reading.demand(name, known, wanted, others)
+
+    def _as_read(self, name: str) -> Adapter:
+        loaded = self._shelf.loaded(name)
+        return Adapter(loaded.tensors, loaded.config)
+
+    def _demand_answers(self, name: str, adapter: Adapter, noise: Noise) -> float:
+        count, length = ANSWERS
+        asked = [(name, adapter, identity.prompt(self._base, number)) for number in range(count)]
+        subject = _Served(self._shelf, self._shelf.loaded(name))
+        apart = float(identity.differences(self._base, subject, asked, length).abs().mean())
+        if not apart <= noise.tolerance:
+            raise PolicyMismatchError(
+                f"{name} holds the right weights and does not answer by them: {apart:.3g} nats per token off, "
+                f"{noise.tolerance:.3g} allowed"
+            )
+        return apart
+
+
+@dataclass(slots=True)
+class _Served:
+    """The model server as the proof sees it: probes of the adapter's own shape lie beside real adapters."""
+
+    shelf: Shelf
+    like: Loaded
+    waiting: dict[str, Loaded] = field(default_factory=dict)
+
+    @property
+    def shapes(self) -> Sequence[tuple[int, float]]:
+        """All like the adapter that is proved."""
+        return [(self.like.config.rank, self.like.config.alpha)] * AT_ONCE
+
+    def load(self, name: str, place: int, adapter: Adapter) -> None:
+        """Lay one ready; all of a batch are loaded at once."""
+        del place
+        about = protocol.Adapter(
+            name=name,
+            digest=peft_format.digest(adapter.tensors, adapter.config),
+            rank=adapter.config.rank,
+            alpha=adapter.config.alpha,
+        )
+        self.waiting[name] = Loaded(adapter.tensors, adapter.config, about)
+
+    def unload(self, name: str) -> None:
+        """The next batch takes its place."""
+        del self.waiting[name]
+
+    @torch.no_grad()
+    def sample(self, asked: Sequence[Asked], new_tokens: int) -> list[Completion]:
+        """As any request is answered."""
+        if self.waiting:
+            self.shelf.hold(self.waiting)
+        decoder = Decoder(self.shelf.base, self.shelf)
+        return decoder.greedy([(name or BASE, ids) for name, ids in asked], new_tokens)
