@@ -51,6 +51,9 @@ format: $(STAMP)  ## rewrite the sources in the project's style
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
+docs: $(STAMP)  ## the site of docs/, in build/docs/index.html
+	$(BIN)/python -m mkdocs build --strict --quiet
+
 schemas: $(STAMP)  ## regenerate schemas/ from the models
 	$(BIN)/arena-gitops schema --all schemas
 	$(BIN)/arena-runner openapi schemas/openapi.json

@@ -64,7 +64,8 @@ class Handler(BaseHTTPRequestHandler):
         prompt = body.get("prompt") or body["messages"][-1]["content"]
         self.send_response(200)
         self.end_headers()
-        for n in range(pieces := int(prompt.split()[-1])):
+        last = prompt.split()[-1]
+        for n in range(pieces := int(last) if last.isdigit() else 3):
             self.wfile.write(json.dumps({"text": f"{n} "}).encode() + b"\n")
             time.sleep(0.1)
         finish = {"reason": "stop", "prompt_tokens": 1, "completion_tokens": pieces}
