@@ -11,12 +11,14 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from arena_gitops.cli.session import Session
 from arena_gitops.cli.starter.files import Choices, files
 from arena_gitops.errors import Severity, UsageError
 from arena_gitops.repo import git, yaml
 
+HOSTED = "hosted"
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -24,16 +26,19 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.argument("folder", default=".", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--name", help="Name of the stack. Default: that of the folder.")
 @click.option("--owner", default="my-team", show_default=True, help="Who answers for what is in it.")
-@click.option("--target", default="local", show_default=True, metavar="local|URL", help="Where it shall run.")
+@click.option(
+    "--target", default="local", show_default=True, metavar="local|hosted|URL", help="Where it shall run."
+)
 @click.option("--from-manifest", type=_FILE, help="A training manifest to start with, taken verbatim.")
 @click.option("--reward", type=_FILE, help="A Python file with a reward function, taken verbatim.")
 @click.option("--dataset", type=_FILE, help="A CSV or JSON lines file with questions and answers.")
 @click.option(
     "--github", is_flag=True, help="Add workflows that plan in pull requests and apply after merges."
 )
-@click.pass_obj
+@click.option("-y", "--yes", is_flag=True, help="Do not ask; take the defaults for what is not said.")
+@click.pass_context
 def init(
-    session: Session,
+    ctx: click.Context,
     *,
     folder: Path,
     name: str | None,
@@ -43,14 +48,20 @@ def init(
     reward: Path | None,
     dataset: Path | None,
     github: bool,
+    yes: bool,
 ) -> None:
     """Write a working infra repository.
+
+    At a terminal it asks for what is not said.
 
     What you do not bring is a small sample, so that the first plan works at once. Nothing that exists is
     overwritten.
     """
-    url = None if target == "local" else _url(target)
-    if github and url is None:
+    session = ctx.ensure_object(Session)
+    if session.interactive and not yes:
+        name, owner, target, github = _asked(ctx, folder, name, owner, target)
+    url = None if target in {"local", HOSTED} else _url(target)
+    if github and target == "local":
         raise UsageError("--github is for a server that GitHub's machines can reach: add --target https://…")
     stack = _slug(name or folder.resolve().name, "--name")
     manifest = from_manifest.read_bytes() if from_manifest else None
@@ -60,13 +71,14 @@ def init(
         name=_subject(manifest, from_manifest) if manifest and from_manifest else stack,
         owner=_slug(owner, "--owner"),
         url=url,
+        hosted=target == HOSTED,
         manifest=manifest,
         reward=source,
         function=_function(source, reward) if source and reward else "reward",
         dataset=(dataset.suffix.lower(), dataset.read_bytes()) if dataset else None,
         columns=_columns(dataset) if dataset else ("question", "answer"),
     )
-    found = files(choices) | (_workflows() if github else {})
+    found = files(choices) | (_workflows(target) if github else {})
     _write(folder, found)
     git.start(folder)
     for path in found:
@@ -79,6 +91,25 @@ def init(
     session.say(f"next: arena {where}plan, then arena {where}apply")
 
 
+def _asked(
+    ctx: click.Context, folder: Path, name: str | None, owner: str, target: str
+) -> tuple[str | None, str, str, bool]:
+    """What a person decides who was not told all of it on the command line."""
+
+    def ask(option: str, question: str, default: str) -> str:
+        if ctx.get_parameter_source(option) is not ParameterSource.DEFAULT:
+            return str(ctx.params[option])
+        return str(click.prompt(question, default=default, err=True))
+
+    name = ask("name", "Name of the stack", _slug(name or folder.resolve().name, "--name"))
+    owner = ask("owner", "Who answers for it", owner)
+    target = ask("target", "Where shall it run (local, hosted, or the https:// address of a server)", target)
+    github = bool(ctx.params["github"])
+    if target != "local" and ctx.get_parameter_source("github") is ParameterSource.DEFAULT:
+        github = click.confirm("Workflows for GitHub, which plan in pull requests?", default=True, err=True)
+    return name, owner, target, github
+
+
 def _write(folder: Path, found: dict[str, bytes]) -> None:
     taken = [path for path in found if (folder / path).exists()]
     if taken:
@@ -88,9 +119,10 @@ def _write(folder: Path, found: dict[str, bytes]) -> None:
         (folder / path).write_bytes(content)
 
 
-def _workflows() -> dict[str, bytes]:
+def _workflows(target: str) -> dict[str, bytes]:
     top = resources.files("arena_gitops.cli.starter") / "github"
-    return {f".github/{path}": content for path, content in _tree(top, "")}
+    meant = b"--target hosted" if target == HOSTED else b"--target prod"
+    return {f".github/{path}": content.replace(b"--target prod", meant) for path, content in _tree(top, "")}
 
 
 def _tree(folder: Traversable, prefix: str) -> list[tuple[str, bytes]]:
@@ -103,7 +135,9 @@ def _tree(folder: Traversable, prefix: str) -> list[tuple[str, bytes]]:
 
 def _url(target: str) -> str:
     if not re.fullmatch(r"https?://[A-Za-z0-9.:/_-]+", target):
-        raise UsageError(f"--target {target!r}: expected `local`, or the https://… address of a server")
+        raise UsageError(
+            f"--target {target!r}: expected `local`, `hosted`, or the https://… address of a server"
+        )
     return target
 
 

@@ -8,7 +8,7 @@ summary line, what is destroyed, interrupted or blocked, the costs and the plan'
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from arena_gitops.errors import Diagnostic
@@ -24,6 +24,11 @@ LONGEST_MESSAGE = 400
 """Characters of one message; the plan document has all of them."""
 ALARM_BYTES = 20_000
 """Room for what must not be overlooked; a plan that undeploys thousands names as many as fit."""
+ALIKE = 6
+"""From so many on, resources of which the same is said share a line."""
+PER_LINE = 60
+ROWS_IN_SIGHT = 30
+STOPS = "**stops a running run** of"
 UNVERIFIED = "> [!NOTE]\n> Made by the job of a fork, which can say what it likes. Read the change itself; this approves nothing."
 NOTE_BYTES = 80
 """Kept free per section for the line that says how much is missing."""
@@ -53,13 +58,14 @@ class Section:
     after: str = ""
     title: str = ""
     missing: int = 0
-    fence: bool = False
+    fence: str = ""
+    """the language of a code block; empty for Markdown"""
 
     def render(self) -> str:
         """As Markdown."""
         if not self.items:
             return f"_{self.title}: {self.missing} in the job summary._\n" if self.missing else ""
-        body = fenced("\n".join(self.items).split("\n"), "text") if self.fence else "\n".join(self.items)
+        body = fenced("\n".join(self.items).split("\n"), self.fence) if self.fence else "\n".join(self.items)
         more = f"\n\n_… {self.missing} more in the job summary._" if self.missing else ""
         return f"{self.before}{body}{more}{self.after}\n"
 
@@ -110,7 +116,7 @@ def unplanned(problems: Sequence[Diagnostic], place: Place, *, budget: int = SUM
         for problem in problems
         for line in clipped(str(problem), 2 * LONGEST_MESSAGE).splitlines() or [""]
     ]
-    section = Section(0, lines, title="Problems", fence=True)
+    section = Section(0, lines, title="Problems", fence="text")
     excess = len(head.encode()) + section.size + NOTE_BYTES - budget
     return head + (section.without(excess) if excess > 0 else section).render()
 
@@ -162,14 +168,22 @@ def brief(plan: Plan) -> str:
 def alarms(plan: Plan) -> Iterator[str]:
     """What a reviewer must not overlook, whatever else is lost."""
     lines = [f"**fails** {escaped(check.name)}: {message_of(check.message)}" for check in _failing(plan)]
+    alike: dict[str, list[str]] = {}
     for change in plan.changes:
         if change.action is Action.BLOCKED:
             lines.append(f"**blocked** {escaped(change.address)}: {message_of(change.message)}")
-        elif change.action.removes:
-            stops = ", and its running run is stopped" if change.interrupts else ""
-            lines.append(f"**{words.verb(change)}s** {escaped(change.address)}{stops}")
         elif change.interrupts and change.action.acts:
-            lines.append(f"**stops a running run** of {escaped(change.address)}")
+            ends = (
+                f"**{words.verb(change)}s, and stops the running run of**" if change.action.removes else STOPS
+            )
+            alike.setdefault(ends, []).append(escaped(change.address))
+        elif change.action.removes:
+            alike.setdefault(f"**{words.verb(change)}s**", []).append(escaped(change.address))
+    for what, addresses in sorted(alike.items(), key=lambda pair: "stops" not in pair[0]):
+        if len(addresses) < ALIKE:
+            lines += [f"{what} {address}" for address in addresses]
+        else:
+            lines += [f"{what} {len(some)}: {', '.join(some)}" for some in _batched(addresses, PER_LINE)]
     if not lines:
         return
     yield "> [!CAUTION]"
@@ -183,6 +197,11 @@ def alarms(plan: Plan) -> Iterator[str]:
     yield ""
 
 
+def _batched(items: Sequence[str], most: int) -> Iterator[Sequence[str]]:
+    """In parts of at most so many."""
+    return (items[start : start + most] for start in range(0, len(items), most))
+
+
 def _failing(plan: Plan) -> list[CheckOutcome]:
     return [check for check in plan.checks if check.status is CheckStatus.FAIL]
 
@@ -194,7 +213,12 @@ def _sections(plan: Plan) -> Iterator[Section]:
     told.sort(key=lambda change: -change.severity)
     if told:
         table = "| | resource | action | why | cost |\n|---|---|---|---|---|\n"
-        yield Section(4, [_row(change) for change in told], before=table, title="Resources")
+        rows = list(_rows(told))
+        if len(rows) <= ROWS_IN_SIGHT:
+            yield Section(4, rows, before=table, title="Resources")
+        else:
+            before = f"<details><summary>{len(told)} resources</summary>\n\n{table}"
+            yield Section(4, rows, before=before, after="\n\n</details>", title="Resources")
     if waiting := [change for change in plan.changes if change.action is Action.PENDING]:
         lines = [f"> - {_linked(c)}: {message_of(c.message)}" for c in waiting]
         before = "> [!IMPORTANT]\n> **Waiting for somebody's choice**, which no merge makes:\n"
@@ -204,28 +228,39 @@ def _sections(plan: Plan) -> Iterator[Section]:
         yield Section(3, remarks, title="Remarks")
     fields = [block for change in told if (block := _fields(change))]
     if fields:
-        yield _folded(2, "Fields", fields)
+        yield _folded(2, "Fields", fields, gap="\n")
     code = [block for change in told if (block := _code(change))]
     if code:
-        yield _folded(1, "Code", code)
+        yield _folded(1, "Code", code, language="diff")
     unchanged = [change for change in plan.changes if change.action is Action.NOOP]
     if unchanged:
         lines = [clipped(f"{c.address}  {c.message}", LONGEST_MESSAGE) for c in unchanged]
         yield _folded(0, "Unchanged", lines)
 
 
-def _folded(rank: int, title: str, items: Sequence[str]) -> Section:
-    before, after = f"<details><summary>{title}</summary>\n\n", "\n\n</details>"
-    return Section(rank, items, before, after, title=title, fence=True)
+def _folded(rank: int, title: str, items: Sequence[str], *, language: str = "text", gap: str = "") -> Section:
+    before = f"<details><summary>{title} ({len(items)})</summary>\n\n"
+    spaced = [f"{item}{gap}" for item in items[:-1]] + list(items[-1:])
+    return Section(rank, spaced, before, "\n\n</details>", title=title, fence=language)
 
 
-def _row(change: Change) -> str:
-    why = message_of(change.message)
-    if change.interrupts and change.action.acts:
-        why = f"**stops a running run**; {why}"
-    cost = message_of(words.cost_line(change))
-    mark = words.MARKS[change.action]
-    return f"| `{mark}` | {_linked(change)} | {words.verb(change)} | {why} | {cost} |"
+def _rows(changes: Iterable[Change]) -> Iterator[str]:
+    """A row per change, and one for many of which the same is to be said."""
+    alike: dict[tuple[str, str, str, str], list[str]] = {}
+    for change in changes:
+        why = message_of(change.message)
+        if change.interrupts and change.action.acts:
+            why = f"**stops a running run**; {why}"
+        cost = message_of(words.cost_line(change))
+        said = (words.MARKS[change.action], words.verb(change), why, f"{cost} each" if cost else "")
+        alike.setdefault(said, []).append(_linked(change))
+    for (mark, verb, why, cost), addresses in alike.items():
+        if len(addresses) < ALIKE:
+            one = cost.removesuffix(" each")
+            yield from (f"| `{mark}` | {address} | {verb} | {why} | {one} |" for address in addresses)
+        else:
+            for some in _batched(addresses, PER_LINE):
+                yield f"| `{mark}` | **{len(some)}:** {', '.join(some)} | {verb} | {why} | {cost} |"
 
 
 def _linked(change: Change) -> str:
@@ -259,9 +294,11 @@ def _fields(change: Change) -> str:
 
 
 def _code(change: Change) -> str:
-    """A heading and the diff of its files; empty where no code changed."""
-    lines = [f"  {line}" for line, _ in diffs.code(change)]
-    return "\n".join([plain(change.address), *lines]) if lines else ""
+    """A heading and the diff of its files, as GitHub colours it; empty where no code changed."""
+    lines = [
+        line.removeprefix("  ") if line.startswith("  ") else f"# {line}" for line, _ in diffs.code(change)
+    ]
+    return "\n".join([f"# {plain(change.address)}", *lines]) if lines else ""
 
 
 def _foot(plan: Plan, place: Place) -> str:

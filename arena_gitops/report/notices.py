@@ -88,7 +88,7 @@ def _changed(words_of: tuple[str, str], approved: Marker, plan: Plan, place: Pla
         *alarms(plan),
     ]
     lines = [clipped(line, LONGEST_MESSAGE) for line in differences(approved, plan)]
-    section = Section(0, lines, fence=True)
+    section = Section(0, lines, fence="text")
     size = sum(len(line.encode()) + 1 for line in (*head, foot)) + section.size + NOTE_BYTES
     shown = section.without(size - budget) if size > budget else section
     return "\n".join(head) + f"\n{shown.render()}\n{foot}\n"

@@ -24,6 +24,8 @@ class Choices:
     owner: str
     url: str | None = None
     """of the server; None: the local one"""
+    hosted: bool = False
+    """the hosted platform, which has an address of its own"""
     manifest: bytes | None = None
     reward: bytes | None = None
     function: str = "reward"
@@ -66,14 +68,17 @@ def _sums() -> Iterator[str]:
 
 def _arena(choices: Choices) -> str:
     targets = "  local: {platform: local}\n"
-    if choices.url:
+    if choices.hosted:
+        targets = f"  hosted: {{platform: arena_cloud}}\n{targets}"
+    elif choices.url:
         targets = f'  prod: {{platform: http, url: "{choices.url}"}}\n{targets}'
+    default = "hosted" if choices.hosted else "prod" if choices.url else "local"
     return f"""\
 # The stack: one repository of experiments and the platforms it may run on.
 name: {text(choices.stack)}
 project: {text(choices.name)}
 targets:
-{targets}default_target: {"prod" if choices.url else "local"}
+{targets}default_target: {default}
 policy:
   max_credits_per_pr: 100
   require_owner: true
@@ -147,7 +152,7 @@ def text(value: str) -> str:
 
 
 def _tier(choices: Choices) -> str:
-    return "" if choices.url else "tier: local\n"
+    return "" if choices.url or choices.hosted else "tier: local\n"
 
 
 def _readme(choices: Choices) -> str:

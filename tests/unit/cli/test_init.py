@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,39 @@ def test_a_server_gets_a_target_and_workflows(tmp_path):
     assert load(root).default_target == "prod"
 
 
+def test_the_hosted_platform_gets_a_target_and_workflows_for_it(tmp_path):
+    assert run(["init", "infra", "--target", "hosted", "--github"]) == 0
+    root = tmp_path / "infra"
+    assert "hosted: {platform: arena_cloud}" in (root / "arena.yaml").read_text()
+    assert load(root).default_target == "hosted"
+    assert "--target hosted" in (root / ".github" / "workflows" / "arena-plan.yml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "answers", "stack", "target"),
+    [
+        ([], ["words", "rl-team", "https://arena.example.org", "y"], "words", "prod"),
+        (["--target", "local"], ["", ""], "infra", "local"),
+        (["--yes"], [], "infra", "local"),
+    ],
+    ids=["everything", "what is not said", "nothing"],
+)
+def test_at_a_terminal_it_asks_for_what_is_not_said(options, answers, stack, target, tmp_path):
+    """A real terminal, as a person's."""
+    leader, follower = os.openpty()
+    command = [Path(sys.executable).parent / "arena-gitops", "init", "infra", *options]
+    os.write(leader, "".join(f"{answer}\n" for answer in answers).encode())
+    done = subprocess.run(command, stdin=follower, stdout=follower, stderr=follower, check=False, timeout=60)
+    os.close(follower)
+    said = os.read(leader, 65_536).decode()
+    os.close(leader)
+    assert done.returncode == 0, said
+    desired = load(tmp_path / "infra")
+    assert (desired.owner.stack, desired.default_target) == (stack, target)
+    assert ("Where shall it run" in said) == (options == [])
+    assert (tmp_path / "infra" / ".github").exists() == ("y" in answers)
+
+
 def test_its_workflows_are_those_of_the_example(tmp_path):
     run(["init", "infra", "--target", "https://arena.example.org", "--github"])
     written, example = tmp_path / "infra" / ".github", EXAMPLES / "infra-repo" / ".github"
@@ -105,7 +140,7 @@ def test_any_name_makes_a_valid_repository(name, tmp_path):
     ("options", "message"),
     [
         (["--name", "!!!"], "expected a name of letters"),
-        (["--target", "prod"], "expected `local`, or the https://"),
+        (["--target", "prod"], "expected `local`, `hosted`, or the https://"),
         (["--github"], "add --target https://"),
         (["--dataset", "odd.csv"], "expected columns question and answer, found a, b"),
         (["--dataset", "odd.py"], "expected a .csv or .jsonl file"),

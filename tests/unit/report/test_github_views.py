@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from arena_gitops.errors import Diagnostic, Severity, Span
+from arena_gitops.plan.code import FileDiff
 from arena_gitops.plan.diff import Op
 from arena_gitops.plan.drift import Drift, DriftEntry
 from arena_gitops.plan.model import (
@@ -34,7 +35,7 @@ PLACE = github.Place("prod", "infra", "c0ffee" * 6, "beef" * 10, "https://github
 SPECIAL = "@#|`<>!-[](){}*_~\\&$:%,\r\n\t\u202e\u200b\x1b ab1/'\"="
 HOSTILE = st.text(SPECIAL, max_size=40) | st.text(max_size=40)
 OUR_HTML = re.compile(
-    r"<!-- arena:plan v1 [^\n]* -->|<details><summary>(?:Fields|Code|Unchanged)</summary>|</details>|</?sub>"
+    r"<!-- arena:plan v1 [^\n]* -->|<details><summary>(?:(?:Fields|Code|Unchanged) \(\d+\)|\d+ resources)</summary>|</details>|</?sub>"
 )
 
 
@@ -320,6 +321,27 @@ def test_a_preview_says_what_it_is_and_how_it_is_reached():
     gone = plan_of(change("deployment/w", Action.DESTROY), change("experiment/words", Action.RETIRE))
     assert "2 resources of namespace" in notices.collected(gone, PLACE)
     assert notices.collected(gone, PLACE).startswith(notices.preview_key(PLACE))
+
+
+def test_many_of_which_the_same_is_to_be_said_share_a_row_and_none_is_left_out():
+    names = [f"experiment/sweep-{n:03}" for n in range(150)]
+    alike = [change(name, Action.NEW_VERSION, message="lr", cost=Cost(max=2.0, basis="1h")) for name in names]
+    gone = [change(f"experiment/old-{n}", Action.RETIRE) for n in range(8)]
+    body = github.comment(plan_of(*alike, *gone, change("deployment/w", Action.DESTROY)), PLACE)
+    rows = [line for line in body.splitlines() if line.startswith("| `")]
+    assert [row.split("|")[2].split(":**")[0] for row in rows if "lr" in row] == [" **60", " **60", " **30"]
+    assert all("up to 2 credits (1h) each" in row for row in rows if "lr" in row)
+    assert [name for name in names if name not in "".join(rows)] == []
+    assert "> - **retires** 8: experiment/old-0, experiment/old-1," in body
+    assert "> - **undeploys** deployment/w\n" in body
+
+
+def test_a_long_table_is_folded_and_code_is_a_diff():
+    mixed = [change(f"experiment/e{n}", message=f"reason {n}") for n in range(40)]
+    code = (FileDiff(path="rewards/r.py", added=1, removed=1, lines=("@@ -1 +1 @@", "-a", "+b")),)
+    body = github.comment(plan_of(*mixed, change("reward/r", Action.NEW_VERSION, code=code)), PLACE)
+    assert "<details><summary>41 resources</summary>" in body
+    assert "```diff\n# reward/r\n# rewards/r.py  +1 -1 lines\n@@ -1 +1 @@\n-a\n+b\n```" in body
 
 
 def test_an_annotation_names_its_place_and_escapes_what_would_end_it():
