@@ -40,7 +40,7 @@ _PLAIN = {
 }
 _SEMANTIC = {
     TRAINED: "changes what is trained",
-    "dataset": "gives other rows",
+    "dataset": "has other rows",
     "reward": "changes what it does",
     "environment": "changes what it does",
 }
@@ -56,6 +56,8 @@ def _consequence(cause: Cause, kind: str, deciding: list[FieldChange], run: RunS
     if cause is Cause.PLACEMENT and run is not None and run.state is RunState.RUNNING:
         return "moves the run: it stops, and goes on in its new place from its last saved state"
     later = ", from its next start on" if run is not None and not run.state.ended and cause in _LATER else ""
+    if cause is Cause.METADATA and kind == TRAINED:
+        return "is metadata: no run is touched"
     return f"is {deciding[0].cls.value}{later}" if deciding else ""
 
 

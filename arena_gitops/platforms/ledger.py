@@ -24,6 +24,13 @@ from arena_gitops.spec.wire import (
     StoredEvent,
 )
 
+_WHY = {
+    RunState.QUEUED: "is queued",
+    RunState.VALIDATING: "is being validated",
+    RunState.RUNNING: "is running",
+    RunState.STOPPED: "was stopped",
+    RunState.FAILED: "has failed",
+}
 USABLE = frozenset({RunState.QUEUED, RunState.VALIDATING, RunState.RUNNING, RunState.COMPLETED})
 
 
@@ -313,7 +320,7 @@ class Ledger:
             return waits(now, f"there is no experiment {spec.experiment}")
         status = self.runs[experiment.version.run_id].status
         if status.state is not RunState.COMPLETED:
-            return waits(now, f"v{experiment.version.number} is {status.state.value}")
+            return waits(now, f"v{experiment.version.number} {_WHY[status.state]}")
         return resolved(record.address, spec, now, status)
 
 

@@ -60,8 +60,12 @@ def _counts(found: DataDiff) -> str:
         return f"{rows}: the same in another order"
     if found.added is None or found.removed is None or found.changed is None:
         return f"{rows}; {found.note}"
-    by = f" by {plain(found.key)}" if found.key else ""
-    return f"{rows}: +{found.added:,} -{found.removed:,}, {found.changed:,} changed{by}; {_columns(found)}"
+    moved = [f"{n:,} {what}" for n, what in ((found.added, "added"), (found.removed, "removed")) if n]
+    if found.changed:
+        moved.append(
+            f"{found.changed:,} changed" + (f" (told apart by {plain(found.key)})" if found.key else "")
+        )
+    return f"{rows}: {', '.join(moved) or 'none other'}; {_columns(found)}"
 
 
 def _columns(found: DataDiff) -> str:

@@ -24,6 +24,16 @@ def _parts(plan: Plan) -> Iterator[str]:
     yield ""
     yield f"**{words.summary_line(plan)}**"
     yield ""
+    if not plan.applyable:
+        yield "**This plan is blocked: nothing of it will be applied.**"
+        yield ""
+    if not plan.complete:
+        rest = "stays as it is" if plan.mode == "destroy" else "was not looked at, and nothing is removed"
+        yield f"Only {', '.join(escaped(part) for part in plan.scope.select)}: the rest of the stack {rest}."
+        yield ""
+    if not plan.has_changes:
+        yield escaped(text.settled(plan))
+        yield ""
     changes = [change for change in plan.changes if change.action is not Action.NOOP]
     if changes:
         yield "| | resource | action | why | cost |"
@@ -52,7 +62,10 @@ def _warnings(plan: Plan) -> Iterator[str]:
         for check in plan.checks
         if check.status is not CheckStatus.PASS
     ]
-    lines += [f"- {d.severity}: {escaped(d.message)}" for d in plan.diagnostics]
+    for d in plan.diagnostics:
+        place = f"{escaped(str(d.range))}: " if d.range else ""
+        hint = f" ({escaped(d.hint)})" if d.hint else ""
+        lines.append(f"- {d.severity}: {place}{escaped(d.message)}{hint}")
     if lines:
         yield from lines
         yield ""

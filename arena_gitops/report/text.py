@@ -40,7 +40,7 @@ OFFLINE = (
 )
 INDENT = " " * 6
 MOST_UNCHANGED = 20
-"""Unchanged resources that are told one by one; the rest is counted by what it is doing."""
+"""Of what changes nothing, how many are told one by one; the rest is counted by what it is doing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +80,8 @@ def plan_lines(plan: Plan) -> Iterator[Line]:
     yield from _changes([change for change in plan.changes if change.action is not Action.NOOP])
     yield from _unchanged(change for change in plan.changes if change.action is Action.NOOP)
     yield from _remarks(plan)
-    if not plan.has_changes and plan.mode == "destroy":
-        yield (Piece("Nothing to destroy: the platform has none of it.", "green"),)
-    elif not plan.has_changes:
-        told = any(change.action is not Action.NOOP or change.fields for change in plan.changes)
-        same = (
-            f"{plan.against} declares the same" if plan.against else "the platform is as the repository says"
-        )
-        settled = "No changes to make." if told else f"No changes: {same}."
-        yield (Piece(settled, "green"),)
+    if not plan.has_changes:
+        yield (Piece(settled(plan), "green"),)
     if not plan.applyable:
         yield (Piece("This plan is blocked: nothing of it will be applied.", "red"),)
     yield (Piece(words.summary_line(plan), "bold"),)
@@ -101,6 +94,16 @@ def plan_lines(plan: Plan) -> Iterator[Line]:
         yield (Piece(OFFLINE, "dim"),)
     elif plan.has_changes:
         yield (Piece(f"Plan id: {plan.plan_id}", "dim"),)
+
+
+def settled(plan: Plan) -> str:
+    """What is said where there is nothing to do."""
+    if plan.mode == "destroy":
+        return "Nothing to destroy: the platform has none of it."
+    if any(change.action is not Action.NOOP or change.fields for change in plan.changes):
+        return "No changes to make."
+    same = f"{plan.against} declares the same" if plan.against else "the platform is as the repository says"
+    return f"No changes: {same}."
 
 
 def _heading(plan: Plan) -> Line:
@@ -120,7 +123,8 @@ def _changes(changes: list[Change]) -> Iterator[Line]:
         max((len(words.verb(change)) for change in changes), default=0),
     )
     separated = True
-    for change in changes:
+    shown, left = _few(changes)
+    for change in shown:
         heading, *details = _change(change, widths)
         if details and not separated:
             yield ()
@@ -129,8 +133,25 @@ def _changes(changes: list[Change]) -> Iterator[Line]:
         separated = bool(details)
         if details:
             yield ()
-    if not separated:
+    for (action, message), count in left.items():
+        why = f": {message}" if action is Action.BLOCKED else ""
+        yield (Piece(f"    … and {count:,} more {words.VERBS[action]}{why}", _COLOURS[action]),)
+    if left or not separated:
         yield ()
+
+
+def _few(changes: list[Change]) -> tuple[list[Change], Counter[tuple[Action, str]]]:
+    """What is told, and what is only counted: of states that change nothing, many with one reason are told by some."""
+    seen: Counter[tuple[Action, str]] = Counter()
+    shown, left = [], Counter[tuple[Action, str]]()
+    for change in changes:
+        why = change.action, change.message if change.action is Action.BLOCKED else ""
+        seen[why] += 1
+        if change.action.acts or seen[why] <= MOST_UNCHANGED:
+            shown.append(change)
+        else:
+            left[why] += 1
+    return shown, left
 
 
 def _change(change: Change, widths: Widths) -> Iterator[Line]:

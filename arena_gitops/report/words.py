@@ -87,10 +87,15 @@ def value(raw: Any) -> str:
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
+_CONTENTS = ("inputs.reward.files.", "inputs.environment.files.")
+"""What an experiment says of its inputs in words: their code is told where it is declared."""
+
+
 def told(change: Change) -> tuple[FieldChange, ...]:
     """Fields worth a line: not the digests of files whose contents are shown below them."""
     hidden: tuple[str, ...] = ("files.",) if change.code else ()
     hidden += ("digest",) if change.data else ()
+    hidden += _CONTENTS if change.at.kind == "experiment" and change.action.acts else ()
     return tuple(field for field in change.fields if not hidden or not field.path.startswith(hidden))
 
 

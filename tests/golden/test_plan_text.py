@@ -179,6 +179,7 @@ SITUATIONS = {
         .reward(network="full", secrets=["JUDGE_KEY", "OTHER_KEY"])
         .experiment(**PAID),
     ),
+    "many_held": lambda: planned([many_runs()], many_runs(), RunScript.fails("no memory")),
     "many_running": lambda: planned([many_runs()], many_runs(), RunScript.stays_running(step=320)),
     "empty_repository": lambda: planned([small()], nothing_left()),
     "running": lambda: planned([small(**PAID)], small(**PAID), RunScript.stays_running(step=320)),
@@ -258,6 +259,30 @@ def test_a_plan_reads_as_it_did(name):
 def test_a_pull_request_comment_reads_as_it_did():
     plan_ = planned([small(**PAID)], small(set={"algorithm.lr": 3e-5}, description="a | b @all <b>", **PAID))
     check(PLANS / "comment.md", markdown.render(plan_))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "first",
+        "unchanged",
+        "new_reward",
+        "edited_rows",
+        "stale_dataset",
+        "interrupt",
+        "move",
+        "policy",
+        "failed_is_held",
+        "retire",
+        "destroy",
+        "destroy_purge",
+        "import",
+        "import_differs",
+        "select_without_parent",
+    ],
+)
+def test_a_plan_in_markdown_reads_as_it_did(name):
+    check(PLANS / f"{name}.md", markdown.render(SITUATIONS[name]()))
 
 
 def test_a_comment_of_an_offline_plan_reads_as_it_did():

@@ -197,7 +197,7 @@ def test_a_semantic_field_that_trains_nothing_new_is_an_update(scene):
 
 def test_what_a_deleted_version_waited_for_is_not_promised(scene):
     here = scene(runs=RunScript(RunState.STOPPED, step=5)).applied(small())
-    assert here.change(small(), "deployment/words").message == "pending: v1 is stopped"
+    assert here.change(small(), "deployment/words").message == "pending: v1 was stopped"
 
 
 def test_metadata_of_parents_is_not_a_reason():

@@ -105,7 +105,7 @@ def test_a_plan_shows_the_rows_that_came(scene):
     change = here.change(small().dataset(rows=ROWS + "What is 1 + 2?,#### 3\n"), "dataset/words")
     lines = [line for line, _ in diffs.data(change)]
     assert lines[:2] == [
-        "words.csv  40 → 41 rows: +1 -0, 0 changed by question; columns same",
+        "words.csv  40 → 41 rows: 1 added; columns same",
         "  + What is 1 + 2?",
     ]
 
