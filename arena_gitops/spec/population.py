@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from arena_gitops.spec.numbers import Bool, Float, Int
-from arena_gitops.spec.section import NotActedOn, Section, Understood
+from arena_gitops.spec.section import NotActedOn, Only, Section, Understood
 from arena_gitops.spec.understood import NetworkRanges
 
 Weight = Annotated[Float, Field(ge=0, le=1)]
@@ -76,8 +76,9 @@ class ClassicMutation(Mutation):
     probabilities: ClassicProbabilities = ClassicProbabilities()
     mutation_sd: Annotated[Float, Field(ge=0)] = 0.1
     """standard deviation of what `params_mut` adds, relative to a weight"""
-    network: NetworkRanges | None = None
-    """ranges that win over those of the section `network`"""
+    network: Annotated[NetworkRanges | None, Only(None, why="write the ranges in the section 'network'")] = (
+        None
+    )
 
     dormant_threshold: Understood[Annotated[Float, Field(ge=0)]] = None
 

@@ -23,6 +23,7 @@ from arena_gitops.spec.knobs import Knobs
 from arena_gitops.spec.manifest import Manifest
 from arena_gitops.spec.manifest.environment import GymEnvironment
 from arena_gitops.spec.manifest.sections import ClassicTraining, ReplayBuffer, TextNetwork
+from arena_gitops.spec.population import ClassicMutation
 from arena_runner import checkpoint
 from arena_runner.budgets import Budgets
 from arena_runner.checkpoint import Standing, Tensors
@@ -124,9 +125,20 @@ def _crew(job: JobSpec, manifest: Manifest, algorithm: Algorithm, open_world: Op
     knobs, training = manifest.algorithm, manifest.classic
     assert isinstance(knobs, Knobs)
     assert training is not None
+    mutation = manifest.mutation
+    assert isinstance(mutation, ClassicMutation)
     body = plan(network, spaces.sees, recurrent=getattr(algorithm, "RECURRENT", False))
     designs = algorithm.networks(body, spaces.does, knobs)
-    return Crew(algorithm, designs, knobs, training, spaces, members=training.pop_size, seed=job.seed)
+    return Crew(
+        algorithm,
+        designs,
+        knobs,
+        training,
+        spaces,
+        members=training.pop_size,
+        seed=job.seed,
+        mutation=mutation,
+    )
 
 
 def _task(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,11 @@ from torch import Tensor
 
 from arena_gitops.spec.knobs import Knobs
 from arena_gitops.spec.manifest.sections import ClassicTraining
+from arena_gitops.spec.population import ClassicMutation
+from arena_runner.policies.change import mutated
 from arena_runner.policies.design import Design
 from arena_runner.policies.group import Group, columns
+from arena_runner.policies.person import Net, Person
 from arena_runner.policies.port import Algorithm
 from arena_runner.policies.spaces import Spaces
 from arena_runner.policies.stack import Stack, views
@@ -32,23 +34,6 @@ FORMAT = 1
 DESIGNS = "designs"
 """name of the tensor that holds a member's designs as JSON text"""
 _DESIGNS: TypeAdapter[dict[str, Design]] = TypeAdapter(dict[str, Design])
-
-
-@dataclass(frozen=True, slots=True)
-class Net:
-    """One network of one member."""
-
-    design: Design
-    flat: Tensor
-    """(P,)"""
-    mean: Tensor | None = None
-    square: Tensor | None = None
-    steps: Tensor | None = None
-    """(1,); None for a network that no optimizer touches"""
-
-
-Person = dict[str, Net]
-"""role → network"""
 
 
 class Crew:
@@ -64,8 +49,10 @@ class Crew:
         *,
         members: int,
         seed: int,
+        mutation: ClassicMutation | None = None,
     ) -> None:
         self.algorithm, self.knobs, self.training, self.spaces = algorithm, knobs, training, spaces
+        self._mutation, self._seed = mutation or ClassicMutation(), seed
         self._own: list[Hyperparameters] = [knobs.hyperparameters()] * members
         self.groups: list[Group] = []
         self._build([self._fresh(designs, seed, place) for place in range(members)])
@@ -92,7 +79,10 @@ class Crew:
 
     def mutate(self, place: int, kind: str, generation: int) -> str:
         """Change a place's networks; says how."""
-        raise NotImplementedError(kind)
+        seed = key(self._seed, "mutation of a network", generation, place)
+        person, said = mutated(self.person(place), self.algorithm.TWINS, kind, self._mutation, seed)
+        self.put(place, person)
+        return said
 
     def put(self, place: int, person: Person) -> None:
         """Overwrite a place."""

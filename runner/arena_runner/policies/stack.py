@@ -63,7 +63,7 @@ class Stack:
     def __call__(self, seen: Mapping[str, Tensor], beside: Tensor | None = None) -> Tensor:
         """What is seen (and an action beside it) → the only output."""
         latent = self.latent(seen)
-        return self.head(latent if beside is None else torch.cat([latent, beside], -1))
+        return self.head(latent if beside is None else torch.cat([beside, latent], -1))
 
     def remember(self, seen: Mapping[str, Tensor], memory: Memory) -> tuple[Tensor, Memory]:
         """One step of networks with memory: latent and the memory after it."""

@@ -17,7 +17,14 @@ from arena_runner.ports import InterruptedRunError
 EVOLVING = {
     "training": {"evo_steps": 80, "evaluation_interval": 60, "checkpoint_steps": 100, "max_steps": 400},
     "mutation": {
-        "probabilities": {"no_mut": 0.1, "rl_hp_mut": 0.9, "arch_mut": 0, "params_mut": 0},
+        "probabilities": {
+            "no_mut": 0.1,
+            "rl_hp_mut": 0.4,
+            "arch_mut": 0.4,
+            "new_layer": 0.5,
+            "params_mut": 0.1,
+            "act_mut": 0.1,
+        },
         "rl_hp_selection": {
             "batch_size": {"min": 4, "max": 64},
             "learn_step": {"min": 2, "max": 90},
