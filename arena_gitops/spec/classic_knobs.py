@@ -64,3 +64,32 @@ class OnPolicyKnobs(ClassicKnobs):
     """one encoder for policy and value"""
 
     rollout_buffer_config: Understood[dict[str, JsonValue]] = None
+
+
+class ContinuousKnobs(ClassicKnobs):
+    """Knobs of actor and critic that learn continuous actions from replay."""
+
+    MUTABLE: ClassVar[tuple[str, ...]] = ("batch_size", "gamma", "learn_step", "lr_actor", "lr_critic", "tau")
+
+    lr_actor: Annotated[Float, Field(ge=0)] = 1e-4
+    lr_critic: Annotated[Float, Field(ge=0)] = 1e-3
+    tau: Annotated[Float, Field(ge=0, le=1)] = 5e-3
+    """share by which targets follow"""
+
+    share_encoders: Annotated[Bool | None, NotActedOn("actor and critics have encoders of their own")] = None
+
+
+class NoisyActorKnobs(ContinuousKnobs):
+    """Knobs of a deterministic actor that explores by noise on its actions."""
+
+    policy_freq: Annotated[Int, Field(ge=1)] = 2
+    """updates of the critic for one of the actor and the targets"""
+    O_U_noise: Bool = True
+    """noise that remembers (Ornstein-Uhlenbeck), rather than a fresh draw each step"""
+    expl_noise: Annotated[Float, Field(ge=0)] = 0.1
+    """standard deviation, as a share of half an action's range"""
+    mean_noise: Float = 0.0
+    theta: Annotated[Float, Field(ge=0)] = 0.15
+    dt: Annotated[Float, Field(ge=0)] = 0.01
+
+    vect_noise_dim: Annotated[Int | None, NotActedOn("environment.num_envs says how many")] = None

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from arena_gitops.errors import InvalidDocumentError, Problem
 from arena_gitops.spec.algorithms import ALGORITHMS, knobs_for
+from arena_gitops.spec.classic_knobs import ClassicKnobs
 from arena_gitops.spec.knobs import Knobs, OpaqueKnobs
 from arena_gitops.spec.manifest import remarks, rewrite, rules
 from arena_gitops.spec.manifest.dialects import Canonical, canonical, is_oldest
@@ -158,7 +159,10 @@ def _published(reading: _Reading, registered: frozenset[str]) -> Published | Non
     if name is not None:
         return PUBLISHED[name]
     if written in registered:
-        return Published(written, "text", 20, "rollout")
+        classic = issubclass(knobs_for(written) or Knobs, ClassicKnobs)
+        return (
+            Published(written, "gym", 10_000, "gym") if classic else Published(written, "text", 20, "rollout")
+        )
     hint = suggestion(written, {*PUBLISHED, *registered})
     problem = Problem(("algorithm", "name"), f"unknown algorithm {written!r}", "unknown-algorithm", hint)
     reading.problems.append(problem)

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from arena_runner.policies.port import Dice, Seen, allowed
-from arena_runner.policies.spaces import Choice, Continuous
+from arena_runner.policies.group import Group
+from arena_runner.policies.port import Acted, Dice, Memory, Seen, allowed
+from arena_runner.policies.spaces import Choice, Continuous, SpaceError
 
 HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
@@ -51,6 +52,47 @@ def log_prob(
         likely = likely + logs.gather(-1, actions[..., n : n + 1]).squeeze(-1)
         entropy = entropy - (logs.exp() * logs).sum(-1)
     return likely, entropy
+
+
+def bounds(does: Continuous) -> tuple[Tensor, Tensor]:
+    """Middle and half range of every value of an action."""
+    low, high = torch.tensor(does.low), torch.tensor(does.high)
+    return (low + high) / 2, (high - low) / 2
+
+
+def unscaled(does: Continuous, actions: Tensor) -> Tensor:
+    """Actions of the environment in [-1, 1], as networks see them."""
+    middle, half = bounds(does)
+    return (actions - middle) / half
+
+
+def scaled(does: Continuous, actions: Tensor) -> Tensor:
+    """Actions in [-1, 1] as the environment wants them."""
+    middle, half = bounds(does)
+    return middle + half * actions.clamp(-1, 1)
+
+
+def bounded(does: Choice | Continuous, name: str) -> Continuous:
+    """The space of an algorithm that needs floats between finite bounds; SpaceError for any other."""
+    if not isinstance(does, Continuous):
+        raise SpaceError(f"{name} chooses floats: it needs a Box action space")
+    if not does.bounded:
+        raise SpaceError(f"{name} needs an action space with finite bounds")
+    return does
+
+
+def noisy(group: Group, wanted: Tensor, dice: Dice, memory: Memory) -> Acted:
+    """A deterministic action in [-1, 1] with exploration noise, correlated in time where the manifest says so."""
+    does = group.spaces.does
+    assert isinstance(does, Continuous)
+    draw = dice.normal(does.width)
+    sigma, centre = float(group.fixed("expl_noise")), float(group.fixed("mean_noise"))
+    if not group.fixed("O_U_noise"):
+        return Acted(scaled(does, wanted + centre + sigma * draw))
+    theta, dt = float(group.fixed("theta")), float(group.fixed("dt"))
+    before = memory.get("noise", torch.zeros_like(draw))
+    noise = before + theta * (centre - before) * dt + sigma * math.sqrt(dt) * draw
+    return Acted(scaled(does, wanted + noise), memory={"noise": noise})
 
 
 def _choices(does: Choice, out: Tensor, seen: Seen) -> Iterator[Tensor]:

@@ -68,7 +68,7 @@ def grown(net: Net, design: Design, seed: int) -> Net:
         moment = torch.zeros_like(fresh)
         _keep(old, values, new, moment)
         moments.append(moment[0])
-    return Net(design, fresh[0], *moments, net.steps)
+    return Net(design, fresh[0], moments[0], moments[1], net.steps)
 
 
 def _keep(old: tuple[Slot, ...], values: Tensor, new: tuple[Slot, ...], target: Tensor) -> None:

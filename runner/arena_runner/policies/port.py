@@ -10,7 +10,8 @@ in `arena_gitops/spec/algorithms/<name>.py` (a `ClassicKnobs`), its maths in `ar
     explore(group, seen, dice, memory)     what they do while they learn
     update(group, batch)                   one optimizer step of every member of the group
 
-and, for `rollout`, `value(group, seen, memory)`. Conventions, which make it the same for one member and for many:
+and, for `rollout`, `value(group, seen, memory)`; for `replay`, where an update itself draws, `draws(does)`, how many
+normal numbers a row of a batch brings along. Conventions, which make it the same for one member and for many:
 
 * Every tensor leads with the members: observations (N, B, …), actions (N, B, k), rewards (N, B). No operation may
   mix members; a loss is the *sum* over members of each member's own mean (`Batch.mean`), so gradients stay apart.
@@ -72,6 +73,29 @@ class Batch:
     """(N, B): what the value after `after` counts, gamma to the number of steps"""
     kept: Mapping[str, Tensor] = field(default_factory=dict)
     """rollouts: `log_prob`, `value`, `advantage`, `returns` …; replay: importance weights"""
+    noise: Tensor | None = None
+    """(N, B, draws): standard normal numbers, where the algorithm's `draws(does)` asks for some"""
+
+    def of(self, rows: Sequence[int]) -> Batch:
+        """The batch of some members; itself when it is all of them."""
+        if len(rows) == len(self.weight):
+            return self
+        index = list(rows)
+
+        def cut(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+            return {name: value[index] for name, value in values.items()}
+
+        return Batch(
+            seen=cut(self.seen),
+            actions=self.actions[index],
+            weight=self.weight[index],
+            reward=None if self.reward is None else self.reward[index],
+            after=None if self.after is None else cut(self.after),
+            over=None if self.over is None else self.over[index],
+            discount=None if self.discount is None else self.discount[index],
+            kept=cut(self.kept),
+            noise=None if self.noise is None else self.noise[index],
+        )
 
     def mean(self, values: Tensor) -> Tensor:
         """Each member's own mean over its rows: (N, B) → (N,)."""

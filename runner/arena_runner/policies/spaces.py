@@ -19,6 +19,8 @@ from arena_gitops.spec.resource import Frozen
 
 ONE = "obs"
 """name of the only part of an observation that is no mapping"""
+UNBOUNDED = 1e30
+"""stands for infinity, which JSON does not have"""
 _CHANNELS = {1, 3, 4}
 
 
@@ -87,6 +89,11 @@ class Continuous(Frozen):
         """Numbers a network gives for it."""
         return len(self.low)
 
+    @property
+    def bounded(self) -> bool:
+        """Whether every value has finite bounds."""
+        return all(abs(end) < UNBOUNDED for end in (*self.low, *self.high))
+
 
 Done = Annotated[Choice | Continuous, Field(discriminator="kind")]
 
@@ -153,7 +160,8 @@ def _action(space: Any) -> Choice | Continuous:
             return Choice(sizes=(2,) * count, starts=(0,) * count, single=False)
         case "Box":
             shape = tuple(int(n) for n in space.shape)
-            low, high = (tuple(float(x) for x in np.ravel(end)) for end in (space.low, space.high))
+            ends = (np.clip(np.ravel(end), -UNBOUNDED, UNBOUNDED) for end in (space.low, space.high))
+            low, high = (tuple(float(x) for x in end) for end in ends)
             return Continuous(low=low, high=high, shape=shape)
     raise SpaceError(f"actions of {space} have no room here: use Discrete, MultiDiscrete, MultiBinary or Box")
 

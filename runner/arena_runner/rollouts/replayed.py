@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,6 +39,8 @@ class Replayed(Playing):
         super().__init__(crew, open_world, cut, seed)
         self._delay = training.learning_delay
         self.replay = Replay(1 if training.experience_sharing is not False else len(crew), buffer.max_size)
+        draws = getattr(crew.algorithm, "draws", None)
+        self._draws: int = draws(crew.spaces.does) if draws else 0
         self._sums: list[dict[str, Tensor]] = [{} for _ in range(len(crew))]
         self._updates = [0] * len(crew)
 
@@ -105,18 +108,26 @@ class Replayed(Playing):
         sizes = [int(size) for size in group.own["batch_size"]]
         widest = max(sizes)
         weight = torch.tensor([[1.0 / size] * size + [0.0] * (widest - size) for size in sizes])
-        rows = torch.zeros(len(group), times, widest, dtype=torch.int64)
+        picked = torch.zeros(len(group), times, widest, dtype=torch.int64)
         for n, (place, size) in enumerate(zip(group.places, sizes, strict=True)):
             drawn = self._streams[place].integers(0, len(self.replay), (times, size))
-            rows[n, :, :size] = torch.from_numpy(drawn)
+            picked[n, :, :size] = torch.from_numpy(drawn)
         places = torch.tensor(group.places)
-        taken = self.replay.take(places, rows.flatten(1))
+        taken = self.replay.take(places, picked.flatten(1))
         for count in range(times):
             cut = slice(count * widest, (count + 1) * widest)
-            batch = as_batch(
-                {name: value[:, cut] for name, value in taken.items()}, weight, group.of("gamma")
-            )
+            columns = {name: value[:, cut] for name, value in taken.items()}
+            batch = as_batch(columns, weight, group.of("gamma"), self._noise(group, widest))
             self._note(group, self.crew.algorithm.update(group, batch))
+
+    def _noise(self, group: Group, rows: int) -> Tensor | None:
+        if not self._draws:
+            return None
+        drawn = [
+            self._streams[place].standard_normal((rows, self._draws), dtype=np.float32)
+            for place in group.places
+        ]
+        return torch.from_numpy(np.stack(drawn))
 
     def _note(self, group: Group, figures: Mapping[str, Tensor]) -> None:
         for row, place in enumerate(group.places):
@@ -134,7 +145,7 @@ class Replayed(Playing):
         ]
 
 
-def as_batch(rows: Columns, weight: Tensor, gamma: Tensor) -> Batch:
+def as_batch(rows: Columns, weight: Tensor, gamma: Tensor, noise: Tensor | None = None) -> Batch:
     """Columns of a replay as the maths wants them."""
     parts: dict[str, dict[str, Tensor]] = {"seen": {}, "after": {}}
     plain: dict[str, Any] = {}
@@ -154,4 +165,5 @@ def as_batch(rows: Columns, weight: Tensor, gamma: Tensor) -> Batch:
         discount=gamma.unsqueeze(1) if discount is None else discount,
         weight=weight,
         kept=plain,
+        noise=noise,
     )

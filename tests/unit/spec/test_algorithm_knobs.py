@@ -46,6 +46,8 @@ ON_POLICY = {
     "update_epochs",
     "vf_coef",
 }
+CONTINUOUS = {"name", "batch_size", "gamma", "learn_step", "lr_actor", "lr_critic", "tau"}
+NOISE = {"O_U_noise", "dt", "expl_noise", "mean_noise", "policy_freq", "theta"}
 ACTED_ON = {
     **dict.fromkeys(("GRPO", "GSPO", "CISPO", "DAPO", "Dr.GRPO"), GROUP),
     "DPO": {
@@ -61,6 +63,9 @@ ACTED_ON = {
     "SFT": {"name", "batch_size", "lr", "max_grad_norm", "update_epochs"},
     "DQN": {"name", "batch_size", "double", "dueling", "gamma", "learn_step", "lr", "tau"},
     "PPO": ON_POLICY,
+    "DDPG": CONTINUOUS | NOISE,
+    "TD3": CONTINUOUS | NOISE,
+    "SAC": CONTINUOUS | {"target_entropy"},
 }
 
 
