@@ -23,6 +23,7 @@ NETWORK = {
 KNOBS = {
     "DQN": {"batch_size": 16, "learn_step": 4, "lr": 1e-3, "tau": 0.01},
     "PPO": {"batch_size": 32, "learn_step": 64, "lr": 1e-3, "update_epochs": 2},
+    "Recurrent PPO": {"batch_size": 32, "learn_step": 64, "lr": 1e-3, "update_epochs": 2},
 }
 TRAINING = {
     "max_steps": 320,

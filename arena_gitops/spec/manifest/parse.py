@@ -156,6 +156,8 @@ def _published(reading: _Reading, registered: frozenset[str]) -> Published | Non
         reading.problems.append(Problem(path, message, "missing-key", "the algorithm, for example GRPO"))
         return None
     name = canonical_name(written)
+    if name == "PPO" and section.get("recurrent") is True:
+        name = "Recurrent PPO"
     if name is not None:
         return PUBLISHED[name]
     if written in registered:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from arena_gitops.spec.algorithms.ppo import PpoKnobs
+from arena_gitops.spec.classic_knobs import OnPolicyKnobs
 from arena_gitops.spec.knobs import Knobs
 from arena_runner.policies import actions as policy
 from arena_runner.policies.design import Design, with_heads
@@ -30,15 +31,22 @@ VALUE_GAIN = {"output_vanish": False}
 def networks(body: Design, does: Choice | Continuous, knobs: Knobs) -> dict[str, Design]:
     """One network with two heads, or an encoder for each."""
     assert isinstance(knobs, PpoKnobs)
+    together = two_headed(body, does, knobs)
+    if knobs.share_encoders:
+        return {"actor": together}
+    actor, critic = together.heads
+    alone = together.model_copy(update={"heads": (critic,), "log_std": 0})
+    return {"actor": together.model_copy(update={"heads": (actor,)}), "critic": alone}
+
+
+def two_headed(body: Design, does: Choice | Continuous, knobs: OnPolicyKnobs) -> Design:
+    """One encoder with a head for the action and one for the value."""
     free = does.width if isinstance(does, Continuous) else 0
     body = body.model_copy(update={"log_std": free, "log_std_init": knobs.action_std_init})
     actor = with_heads(body, ("action", does.width)).heads[0]
     critic = with_heads(body, ("value", 1)).heads[0]
     critic = critic.model_copy(update={"hidden": critic.hidden.model_copy(update=VALUE_GAIN)})
-    if knobs.share_encoders:
-        return {"actor": body.model_copy(update={"heads": (actor, critic)})}
-    alone = body.model_copy(update={"heads": (critic,), "log_std": 0})
-    return {"actor": body.model_copy(update={"heads": (actor,)}), "critic": alone}
+    return body.model_copy(update={"heads": (actor, critic)})
 
 
 def both(group: Group, seen: Seen) -> tuple[Tensor, Tensor]:

@@ -65,8 +65,8 @@ def encode(design: Design, p: Params, seen: Mapping[str, Tensor]) -> Tensor:
             for n in range(len(encoder.hidden_size)):
                 x = _dense(p, f"encoder.{n}", x, act)
         case Cnn():
-            (part,), (x,) = design.sees.values(), seen.values()
-            x = _convolved(encoder, p, "encoder", part, x)
+            ((name, part),) = design.sees.items()
+            x = _convolved(encoder, p, "encoder", part, seen[name])
         case Simba():
             x = _simba(encoder, p, flat(design, seen))
         case MultiInput():

@@ -33,6 +33,8 @@ class Collected(Playing):
         """(N, longest, E, …)"""
         self._filled = [0] * len(crew)
         self._iteration = 0
+        self._sequence = 0
+        """steps that are learned as one; 0: rows are learned apart"""
         self._learned = [0] * len(crew)
         self._sums: list[dict[str, float]] = []
         self._updates: list[int] = []
@@ -129,15 +131,16 @@ class Collected(Playing):
             for length, rows in due.items():
                 whole = len(rows) == len(group)
                 part = group if whole else group.subset(rows)
-                self._improve(part, length, self._memory_after(number))
+                self._improve(part, length, self._memory_after(number, rows))
                 if not whole:
                     group.take_back(part, rows)
                 for place in part.places:
                     self._filled[place] = 0
                     self._learned[place] += 1
 
-    def _memory_after(self, number: int) -> Mapping[str, Tensor]:
-        return self._last_memories[number] if self._last_memories else {}
+    def _memory_after(self, number: int, rows: Sequence[int]) -> Mapping[str, Tensor]:
+        """What some members of a group remember now."""
+        return {name: value[list(rows)] for name, value in self._last_memories[number].items()}
 
     def _improve(self, group: Group, length: int, memory: Mapping[str, Tensor]) -> None:
         """A few passes over the rollouts of a group."""
@@ -148,14 +151,15 @@ class Collected(Playing):
         last = self.algorithm.value(group, now, memory)
         advantage = advantages(rows["reward"], rows["value"], rows["ended"], last, gamma=gamma, share=share)
         rows["advantage"], rows["returns"] = advantage, advantage + rows["value"]
-        flat = {name: value.flatten(1, 2) for name, value in rows.items()}
+        self._sequence = sequence_length(self.algorithm, group, length)
+        flat = {name: cut_up(value, self._sequence) for name, value in rows.items()}
         streams = self.streams("minibatches", [*places], self._iteration * 4096 + self._learned[places[0]])
         orders = [self._order(group, row, flat["reward"].shape[1], streams[row]) for row in range(len(group))]
         self._passes(group, flat, orders)
 
     def _order(self, group: Group, row: int, count: int, stream: Any) -> list[Tensor]:
         """The minibatches of one member, over all its passes."""
-        size = min(int(group.own["batch_size"][row]), count)
+        size = min(max(1, int(group.own["batch_size"][row]) // (self._sequence or 1)), count)
         epochs = int(group.own["update_epochs"][row])
         return [
             piece for _ in range(epochs) for piece in torch.from_numpy(stream.permutation(count)).split(size)
@@ -209,6 +213,22 @@ def advantages(
         found[:, t] = ahead
         follows = value[:, t]
     return found
+
+
+def sequence_length(algorithm: Any, group: Group, length: int) -> int:
+    """The longest part of a rollout that divides it and is not longer than the algorithm wants; 0 without memory."""
+    if not hasattr(algorithm, "longest"):
+        return 0
+    most = min(length, algorithm.longest(group.knobs))
+    return next(steps for steps in range(most, 0, -1) if length % steps == 0)
+
+
+def cut_up(rows: Tensor, sequence: int) -> Tensor:
+    """A column (N, T, E, …) as rows (N, T*E, …), or as sequences (N, T/S*E, S, …)."""
+    if not sequence:
+        return rows.flatten(1, 2)
+    pieces: Tensor = rows.unflatten(1, (-1, sequence))  # (N, T/S, S, E, …)
+    return pieces.transpose(2, 3).flatten(1, 2)
 
 
 def minibatch(flat: Rows, members: Sequence[int], picks: Sequence[Tensor]) -> Batch:

@@ -63,6 +63,7 @@ ACTED_ON = {
     "SFT": {"name", "batch_size", "lr", "max_grad_norm", "update_epochs"},
     "DQN": {"name", "batch_size", "double", "dueling", "gamma", "learn_step", "lr", "tau"},
     "PPO": ON_POLICY,
+    "Recurrent PPO": (ON_POLICY | {"max_seq_len"}) - {"share_encoders"},
     "DDPG": CONTINUOUS | NOISE,
     "TD3": CONTINUOUS | NOISE,
     "SAC": CONTINUOUS | {"target_entropy"},
