@@ -58,8 +58,8 @@ schemas: $(STAMP)  ## regenerate schemas/ from the models
 	$(BIN)/arena-gitops schema --all schemas
 	$(BIN)/arena-runner openapi schemas/openapi.json
 
-# plan text agilerl trl sampling learns search: the first two need nothing but this repository; `agilerl` and
-# `search` need `make peers`; `learns` takes an hour and a half of an idle core.
+# plan text rl agilerl trl sampling learns search: the first three need nothing but this repository; `agilerl` and
+# `search` need (and `rl` uses) `make peers`; `learns` takes an hour and a half of an idle core.
 ONLY ?= plan text
 
 bench: $(ONLY:%=bench-%)  ## figures of this machine, ONLY="plan text …" chooses; results belong in runner/LOG.md
@@ -69,6 +69,9 @@ bench-plan bench-text bench-sampling bench-search: bench-%: $(STAMP)
 
 bench-agilerl bench-trl: bench-%: $(STAMP)
 	$(BIN)/python runner/bench/against_$*.py
+
+bench-rl: $(STAMP)
+	$(BIN)/python runner/bench/rl.py
 
 bench-learns: $(STAMP)
 	$(BIN)/python runner/bench/learns.py gsm8k

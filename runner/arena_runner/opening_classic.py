@@ -55,6 +55,7 @@ def open_classic(
     resumed = checkpoint.load_state(materials.resume) if materials.resume else None
     limits = resumed[0].budgets if resumed else _budgets()
     torch.set_num_threads(limits.threads)
+    torch.set_flush_denormal(True)  # moments fade to denormal numbers, which cost many times as much
     algorithm = maths(knobs)
     with _worlds(job, manifest) as open_world:
         crew = _crew(job, manifest, algorithm, open_world)

@@ -100,7 +100,10 @@ def manifest(case: dict[str, Any], env: str, members: int = MEMBERS, **training:
 def main() -> None:
     """Run the sides in turns and print the table."""
     options = argparse.ArgumentParser()
-    options.add_argument("--agilerl", help="python of a virtual environment with agilerl 2.58")
+    peer = Path(__file__).parents[2] / ".venv-agilerl" / "bin" / "python"
+    options.add_argument(
+        "--agilerl", default=str(peer) if peer.exists() else None, help="python that has agilerl 2.58"
+    )
     options.add_argument("--repeats", type=int, default=3)
     options.add_argument("--learns", action="store_true")
     options.add_argument("--ours", help=argparse.SUPPRESS)
