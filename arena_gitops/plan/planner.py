@@ -236,6 +236,9 @@ class Planner:
         self, resource: DesiredResource, document: ResourceDocument | None, verdict: _Verdict
     ) -> Change:
         action, finding = verdict.action, verdict.finding
+        plain = action is Action.NOOP and not verdict.message and not finding.fields
+        if plain and resource.address.kind != "deployment":  # most of a large stack: it will only be counted
+            return Change.model_construct(address=str(resource.address), action=action, reason=verdict.reason)
         etag = document.etag if document else None
         key = idempotency_key(self.desired.owner, resource.address, resource, etag) if action.acts else None
         too_large = verdict.reason == safety.DOES_NOT_FIT

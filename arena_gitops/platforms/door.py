@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 60.0
 ATTEMPTS = 5
+PIECE = 1 << 16
 GATEWAY_STATUSES = frozenset({502, 503, 504})
 """Answers of something between us and the server, or of a server that is starting: worth another try."""
 
@@ -144,6 +145,14 @@ class Door:
             yield response
         finally:
             response.close()
+
+    @contextmanager
+    def pieces(
+        self, request: Request, *, accept: frozenset[int] = frozenset()
+    ) -> Iterator[tuple[int, Iterator[bytes]]]:
+        """Status and content of an answer, as it arrives."""
+        with self.stream(request, accept=accept) as response, _foreign(request, self.url):
+            yield response.status_code, response.iter_bytes(PIECE)
 
     def lines(self, request: Request) -> Iterator[str]:
         """The non-empty lines of a streamed answer, as they arrive."""

@@ -6,15 +6,17 @@ only commands need: logs, health, tiers and generation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from arena_gitops.errors import PlatformError, StaleError
+from arena_gitops.errors import PlatformError
+from arena_gitops.platforms.blobs import bytes_of
 from arena_gitops.platforms.door import JSON, Door, Request, Token, json_body
+from arena_gitops.platforms.states import read_state
 from arena_gitops.spec.job import RunStatus
 from arena_gitops.spec.lease import FENCE, Heartbeat, Lease, LeaseRequest
 from arena_gitops.spec.resource import Address, Frozen
@@ -39,7 +41,6 @@ from arena_gitops.state import Blob, ObservedState
 API = "/api/v1"
 UPLOAD_TIMEOUT_S = 300.0
 HEARTBEAT_TIMEOUT_S = 3.0
-CHUNK = 1 << 20
 STREAM_ERROR = "\n[ERROR:"
 """A chunk of generated text that starts so is an error of the model server, not text (Arena protocol)."""
 
@@ -94,10 +95,10 @@ class HttpPlatform:
             headers["If-None-Match"] = f'"{known.etag}"'
         params = {"stack": owner.stack, "namespace": owner.namespace}
         request = Request("GET", f"{API}/state", params, headers, repeatable=True)
-        answer = self._door.call(request, accept=frozenset({304}))
-        if answer.status_code == 304 and known is not None:
-            return _observed(known)
-        document = _parse(StateDocument, answer.content, request)
+        with self._door.pieces(request, accept=frozenset({304})) as (status, pieces):
+            if status == 304 and known is not None:
+                return _observed(known)
+            document = _read_state(pieces, request)
         self._states[owner] = document
         return _observed(document)
 
@@ -113,7 +114,7 @@ class HttpPlatform:
                 "PUT",
                 _blob_path(blob.digest),
                 headers=headers,
-                body=_bytes_of(blob),
+                body=bytes_of(blob),
                 repeatable=True,
                 read_timeout_s=UPLOAD_TIMEOUT_S,
             )
@@ -306,21 +307,6 @@ class HttpPlatform:
         return self._door.call(request, accept=frozenset({404})).status_code != 404
 
 
-def _bytes_of(blob: Blob) -> Callable[[], bytes | Iterator[bytes]]:
-    """The blob's bytes, from their first one, as often as they are asked for."""
-    if (data := blob.data) is not None:
-        return lambda: data
-    if not blob.path.is_file() or blob.path.stat().st_size != blob.size:
-        raise StaleError(f"{blob.path} has changed since it was read; run the command again")
-
-    def chunks() -> Iterator[bytes]:
-        with blob.path.open("rb") as file:
-            while chunk := file.read(CHUNK):
-                yield chunk
-
-    return chunks
-
-
 def _observed(document: StateDocument) -> ObservedState:
     foreign = dict(line.split(" ", 1) for line in document.foreign)
     return ObservedState(
@@ -343,6 +329,15 @@ def _parse(model: type[Document], text: str | bytes, request: Request) -> Docume
         return model.model_validate_json(text)
     except ValidationError as error:
         raise _unreadable(request, error) from error
+
+
+def _read_state(pieces: Iterable[bytes], request: Request) -> StateDocument:
+    try:
+        return read_state(pieces)
+    except ValidationError as error:
+        raise _unreadable(request, error) from error
+    except ValueError as error:
+        raise PlatformError(f"{request.path} answered no JSON: {error}") from error
 
 
 Parsed = TypeVar("Parsed")

@@ -9,6 +9,7 @@ from typing import Any
 from arena_gitops.errors import Diagnostic, InvalidDocumentError, Problem, Severity, Span
 from arena_gitops.repo.document import Document, Path
 from arena_gitops.repo.files import FileProblemError, Files
+from arena_gitops.spec.alike import Alike
 from arena_gitops.spec.references import Referring
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.stack import Imported, Stack
@@ -46,8 +47,10 @@ class Catalog:
     """file → its document without `kind`"""
     written: dict[str, Any] = field(default_factory=dict)
     """manifest file → what it says where (`manifests.Written`)"""
-    shared: dict[str, Any] = field(default_factory=dict)
-    """parts of stored experiments, by what they say"""
+    alike: Alike = field(default_factory=Alike)
+    """parts of stored experiments"""
+    normals: Any = None
+    """normal forms of manifests' sections (`manifests.Normals`)"""
     unreadable: set[str] = field(default_factory=set)
     """files whose problems have been reported already"""
     referred: set[str] = field(default_factory=set)

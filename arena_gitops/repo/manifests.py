@@ -6,20 +6,23 @@ Problems and remarks are placed where their value was written, in the manifest o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from sys import intern
 from typing import Any
+
+from pydantic import BaseModel
 
 from arena_gitops.errors import Diagnostic, Severity, Span
 from arena_gitops.repo import documents
 from arena_gitops.repo.catalog import Catalog, Entry, diagnostics
 from arena_gitops.repo.document import Document
 from arena_gitops.repo.files import FileProblemError
+from arena_gitops.spec.job import JobInputs
 from arena_gitops.spec.kinds.experiment import Experiment
 from arena_gitops.spec.manifest.dialects import canonical_path
 from arena_gitops.spec.manifest.model import Manifest
-from arena_gitops.spec.manifest.parse import ManifestError, parse_manifest
+from arena_gitops.spec.manifest.parse import MOST_KEPT, ManifestError, parse_manifest
 from arena_gitops.spec.manifest.preview import shortened
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
@@ -32,6 +35,8 @@ class Written:
     spans: Mapping[str, Span]
     above: frozenset[str]
     """every path that is written, and everything above it"""
+    defaulted: dict[Any, list[str]] = field(default_factory=dict)
+    """keys of a `set:` and paths of a normal form → the paths that nobody wrote"""
 
     @classmethod
     def of(cls, document: Document) -> Written:
@@ -62,12 +67,60 @@ class Effective:
         keys = self.overrides.value.get("set", {})
         return {_canonical(key): self.overrides.span(("set", key)) for key in keys}
 
-    def defaulted(self, normal: Mapping[str, Any]) -> tuple[str, ...]:
-        """Paths of the normal form that were written nowhere, neither they nor anything below them."""
-        keys = self.overrides.value.get("set", {})
-        here = _with_those_above(_canonical(key) for key in keys) if keys else set()
-        above = self.written.above
-        return tuple(path for path in _leaves(normal) if path not in above and path not in here)
+    def defaulted(self, paths: tuple[tuple[str, ...], ...]) -> list[str]:
+        """Of the normal form's paths, those that were written nowhere, neither they nor anything below them."""
+        keys = tuple(self.overrides.value.get("set", {}))
+        found = self.written.defaulted.get((keys, paths))
+        if found is None:
+            here = _with_those_above(_canonical(key) for key in keys)
+            above = self.written.above
+            found = [p for section in paths for p in section if p not in above and p not in here]
+            self.written.defaulted[keys, paths] = found
+        return found
+
+
+class Normals:
+    """Normal forms of sections and the paths in them, made once for all experiments that share a section."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[object, Any, tuple[str, ...]]] = {}
+        self._paths: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._inputs: dict[tuple[int, ...], tuple[tuple[object, ...], dict[str, Any]]] = {}
+
+    def of(self, manifest: Manifest) -> tuple[dict[str, Any], tuple[tuple[str, ...], ...]]:
+        """`Manifest.normal()`, whose parts are not to be changed, and the paths of each section, sorted by section."""
+        normal: dict[str, Any] = {}
+        paths: dict[str, tuple[str, ...]] = {}
+        for name in type(manifest).model_fields:
+            section = getattr(manifest, name)
+            if section is not None:
+                normal[name], paths[name] = self._section(name, section)
+        return normal, tuple(paths[name] for name in sorted(paths))
+
+    def inputs(self, inputs: JobInputs) -> dict[str, Any]:
+        """What a job reads, as JSON."""
+        parts = (inputs.dataset, inputs.reward, inputs.environment, inputs.base)
+        key = tuple(map(id, parts))
+        known = self._inputs.get(key)
+        if known is not None and all(a is b for a, b in zip(known[0], parts, strict=True)):
+            return known[1]
+        if len(self._inputs) >= MOST_KEPT:
+            self._inputs.clear()
+        dumped = inputs.model_dump(mode="json")
+        self._inputs[key] = parts, dumped
+        return dumped
+
+    def _section(self, name: str, section: BaseModel) -> tuple[Any, tuple[str, ...]]:
+        known = self._made.get(id(section))
+        if known is not None and known[0] is section:
+            return known[1], known[2]
+        if len(self._made) >= MOST_KEPT:
+            self._made.clear()
+        dumped = section.model_dump(mode="json")
+        found = tuple(_leaves(dumped, f"{name}.")) if dumped else (name,)
+        found = self._paths.setdefault(found, found)
+        self._made[id(section)] = section, dumped, found
+        return dumped, found
 
 
 def effective(catalog: Catalog, entry: Entry, resource: Experiment) -> Effective | None:

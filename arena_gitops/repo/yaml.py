@@ -112,7 +112,8 @@ class _Composer:
         event = self.next()
         start = _place(event)
         value = self.node(event, (), 0)
-        self.documents.append(Document(self.file, value, start, self.places, self.keys, self.texts))
+        places, keys = _alike(tuple(self.places.items())), _alike(tuple(self.keys.items()))
+        self.documents.append(Document(self.file, value, start, places, keys, self.texts))
         if type(self.next()) is not DocumentEndEvent:
             raise AssertionError("a document holds one node")
 
@@ -257,6 +258,12 @@ def _place(event: Any) -> Place:
 def _shared(value: tuple[Any, ...]) -> tuple[Any, ...]:
     """One object for equal paths and places: a thousand files of one kind have the same ones."""
     return value
+
+
+@lru_cache(maxsize=1 << 8)
+def _alike(items: tuple[tuple[Path, Place], ...]) -> dict[Path, Place]:
+    """One mapping for files that say other things in the same places, as those of a sweep do."""
+    return dict(items)
 
 
 def _is_text(text: str) -> bool:

@@ -125,14 +125,25 @@ def _class_of(kind: str, path: Path) -> FieldClass:
 
 def _part(kind: str, spec: Mapping[str, Any], wanted: FieldClass, at: Path = ()) -> dict[str, Any]:
     part: dict[str, Any] = {}
+    known = _fields(kind, at)
     for key, value in spec.items():
-        path = (*at, key)
-        if path in _mixed(kind) and value and isinstance(value, Mapping):
-            if inner := _part(kind, value, wanted, path):
+        found = known.get(key)
+        if found is None:
+            path = (*at, key)
+            found = known[key] = _class_of(kind, path), path in _mixed(kind)
+        cls, mixed = found
+        if mixed and value and isinstance(value, Mapping):
+            if inner := _part(kind, value, wanted, (*at, key)):
                 part[key] = inner
-        elif _class_of(kind, path) is wanted:
+        elif cls is wanted:
             part[key] = value
     return part
+
+
+@cache
+def _fields(_kind: str, _at: Path) -> dict[str, tuple[FieldClass, bool]]:
+    """What is known of the fields of one mapping: each one's class, and whether those below it differ."""
+    return {}
 
 
 @cache

@@ -46,6 +46,7 @@ ENV_TYPES: dict[str, dict[str, str]] = {
 }
 """Older values of `environment.env_type` → what they mean now."""
 
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 _OLDEST = {"INIT_HP", "MUTATION_PARAMS", "NET_CONFIG"}
 
 
@@ -158,5 +159,15 @@ def _add_section(result: Canonical, key: str, value: Any) -> None:
             continue
         result.written[(name, field_name)] = (key, written)
         nested = isinstance(field_value, (dict, list))
-        fields[field_name] = deepcopy(field_value) if nested else field_value  # overrides are put into it
+        fields[field_name] = _copied(field_value) if nested else field_value  # overrides are put into it
     result.sections[name] = fields
+
+
+def _copied(value: Any) -> Any:
+    """A deep copy; of what YAML and JSON give, several times faster than the library's."""
+    kind = type(value)
+    if kind is dict:
+        return {key: _copied(item) for key, item in value.items()}
+    if kind is list:
+        return [_copied(item) for item in value]
+    return value if kind in _PLAIN else deepcopy(value)

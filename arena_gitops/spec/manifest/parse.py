@@ -6,7 +6,7 @@ Sections are validated one by one, so that an unreadable one hides no problem of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -34,6 +34,8 @@ from arena_gitops.spec.population import ClassicMutation, MultiFrequency, Mutati
 from arena_gitops.spec.problems import parse, suggestion
 
 M = TypeVar("M", bound=BaseModel)
+MOST_KEPT = 1 << 10
+_KEPT: dict[tuple[type[BaseModel], str], BaseModel] = {}
 
 ManifestProblem = Problem
 ManifestNote = Problem
@@ -64,12 +66,25 @@ class _Reading:
     problems: list[Problem] = field(default_factory=list)
 
     def section(self, model: type[M], name: str) -> M | None:
-        """Validate one section; its problems are collected."""
+        """Validate one section; its problems are collected. One that was valid before is that very one again."""
+        raw = self.document.sections.get(name)
         try:
-            return parse(model, self.document.sections.get(name), at=(name,))
+            return kept(model, repr(raw), lambda: parse(model, raw, at=(name,)))
         except InvalidDocumentError as error:
             self.problems.extend(error.problems)
             return None
+
+
+def kept(model: type[M], text: str, made: Callable[[], M]) -> M:
+    """What was made of these very words before; a sweep of thousands of experiments differs in a line of each."""
+    found = _KEPT.get((model, text))
+    if isinstance(found, model):
+        return found
+    if len(_KEPT) >= MOST_KEPT:
+        _KEPT.clear()
+    section = made()
+    _KEPT[model, text] = section
+    return section
 
 
 def parse_manifest(

@@ -12,6 +12,9 @@ from arena_gitops.spec.manifest.sections import Training
 from arena_gitops.spec.population import MultiFrequency
 from arena_gitops.spec.section import NotActedOn, Only, Section
 
+Mark = tuple[tuple[str, ...], Any, NotActedOn | Only]
+MOST_KNOWN = 1 << 10
+
 
 def of(manifest: Manifest, *, hpo_written: bool) -> tuple[list[Problem], list[Problem]]:
     """The notes and the refusals of a manifest, canonical paths."""
@@ -43,13 +46,28 @@ def _no_algorithm(name: str) -> Problem:
     )
 
 
-def _marked(manifest: Manifest) -> Iterator[tuple[tuple[str, ...], Any, NotActedOn | Only]]:
+def _marked(manifest: Manifest) -> Iterator[Mark]:
     for name in type(manifest).model_fields:
         section = getattr(manifest, name)
         if isinstance(section, Section):
-            for path, value, mark in section.marked():
+            for path, value, mark in _marks_of(section):
                 if not _weightless(path, value):
                     yield (name, *path), value, mark
+
+
+_KNOWN: dict[int, tuple[Section, tuple[Mark, ...]]] = {}
+
+
+def _marks_of(section: Section) -> tuple[Mark, ...]:
+    """`section.marked()`; of a section that many manifests share, once."""
+    known = _KNOWN.get(id(section))
+    if known is not None and known[0] is section:
+        return known[1]
+    if len(_KNOWN) >= MOST_KNOWN:
+        _KNOWN.clear()
+    found = tuple(section.marked())
+    _KNOWN[id(section)] = section, found
+    return found
 
 
 def _weightless(path: tuple[str, ...], value: Any) -> bool:

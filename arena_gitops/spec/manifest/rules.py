@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from pydantic import ValidationError
@@ -148,14 +149,15 @@ def _range(path: str, knobs: Knobs, name: str, bounds: Range) -> Iterator[Proble
             f"change algorithm.{name} or the range",
         )
     for end, value in (("min", bounds.min), ("max", bounds.max)):
-        if not _possible(knobs, name, value):
+        if not _possible(type(knobs), knobs.name, name, value):
             yield _problem(f"{path}.{end}", f"{value:g} is not a value {name} may have")
 
 
-def _possible(knobs: Knobs, name: str, value: float) -> bool:
-    values: dict[str, Any] = {"name": knobs.name, name: value}
+@lru_cache(maxsize=1 << 10)
+def _possible(knobs: type[Knobs], algorithm: str, name: str, value: float) -> bool:
+    values: dict[str, Any] = {"name": algorithm, name: value}
     try:
-        type(knobs).model_validate(values)
+        knobs.model_validate(values)
     except ValidationError:
         return False
     return True
