@@ -68,10 +68,16 @@ def static(desired: DesiredState, addresses: tuple[Address, ...]) -> Inspection:
 
 
 def run(
-    platform: Platform, desired: DesiredState, addresses: tuple[Address, ...], listener: Listener
+    platform: Platform,
+    desired: DesiredState,
+    addresses: tuple[Address, ...],
+    listener: Listener,
+    *,
+    forecast: bool = False,
 ) -> Inspection:
-    """Have the platform check the inputs of these addresses in its sandbox."""
-    requests = _requests(desired, addresses)
+    """Have the platform check the inputs of these addresses in its sandbox; a forecast asks base models too."""
+    asked = {"forecast": forecast}
+    requests = [request.model_copy(update=asked) for request in _requests(desired, addresses)]
     upload(platform, desired, [_looked_at(request) for request in requests], listener)
     wanted = {str(address) for address in addresses}
     results: dict[tuple[str, str, str, str], CheckResult] = {}
@@ -113,7 +119,7 @@ def _compared(
 ) -> ScoreDiff:
     """Both contents of a reward on the same samples; what the old one is found guilty of is not told again."""
     inputs = request.inputs.model_copy(update={"reward": old})
-    before = platform.check(request.model_copy(update={"inputs": inputs}))
+    before = platform.check(request.model_copy(update={"inputs": inputs, "forecast": False}))
     new_files = request.inputs.reward.files if request.inputs.reward else {}
     return paired(
         old.address,

@@ -25,6 +25,11 @@ from arena_gitops.report import checks as report
     "--run", "run", is_flag=True, help="Run rewards too, in the sandbox of the target; else nothing is run."
 )
 @click.option(
+    "--forecast",
+    is_flag=True,
+    help="With --run: ask the base model too; how many groups will carry no signal?",
+)
+@click.option(
     "--format", "form", type=click.Choice(["text", "json", "markdown"]), default="text", show_default=True
 )
 @click.option(
@@ -42,6 +47,7 @@ def check(
     *,
     addresses: tuple[str, ...],
     run: bool,
+    forecast: bool,
     form: str,
     out: Path | None,
     target: str | None,
@@ -52,6 +58,8 @@ def check(
     All of them, or each ADDRESS (reward/gsm8k) with what it is used for. Without --run the files are read and nothing is run. Exit code 10 when a check failed.
     """
     session.json = session.json or form == "json"
+    if forecast and not run:
+        raise UsageError("--forecast asks a base model, so that it needs --run")
     repository = Repository.read(namespace)
     chosen = inspection.chosen(repository.desired, addresses)
     text = form == "text" and not session.json
@@ -60,7 +68,8 @@ def check(
         if choice.platform == CLOUD:
             raise UsageError(f"{choice.name} runs no checks by themselves; add --target local")
         platform = session.using(connect(choice, os.environ, create=True, say=session.say))
-        found = inspection.run(platform, repository.desired, chosen, _say if text else silent)
+        say = _say if text else silent
+        found = inspection.run(platform, repository.desired, chosen, say, forecast=forecast)
     else:
         found = inspection.static(repository.desired, chosen)
     if out is not None:

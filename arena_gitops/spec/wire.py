@@ -299,11 +299,12 @@ class DeploymentSpec(Frozen):
 
 
 class CheckRequest(Frozen):
-    """Dataset and reward checks of one experiment, to be run before anything is PUT."""
+    """Dataset and reward checks of one experiment; a forecast asks its base model too."""
 
     address: str
     manifest: dict[str, JsonValue]
     inputs: JobInputs
+    forecast: bool = False
 
 
 class SampleScore(Frozen):

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "train": ("arena_runner.foreground:command", "Train a manifest here, without a server."),
     "serve": ("arena_runner.serving.main:command", "Serve one base model and its adapters."),
     "check": ("arena_runner.checks.main:command", "Run dataset and reward checks here, without a server."),
+    "sample": ("arena_runner.sample:command", "Ask a base model, for checks: JSON in, JSON out."),
     "openapi": ("arena_runner.server.api.described:command", "Describe the server's API as OpenAPI."),
     "models": ("arena_runner.fetch:command", "Fetch and list base models."),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from arena_runner.checks.run import run_checks, summarise
+from arena_runner.checks.report import summarise
+from arena_runner.checks.run import run_checks
 
 __all__ = ["run_checks", "summarise"]

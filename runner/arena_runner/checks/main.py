@@ -12,9 +12,9 @@ from arena_gitops.errors import CheckFailedError, UsageError
 from arena_gitops.spec.job import COLUMNS, DatasetCategory, DatasetInput, JobInputs, RewardInput
 from arena_gitops.spec.wire import CheckRequest, CheckResult
 from arena_runner.checks.match import WANTED
-from arena_runner.checks.run import run_checks, summarise
-
-MARK = {"pass": "ok  ", "warn": "warn", "fail": "FAIL"}
+from arena_runner.checks.report import line, markdown, summarise
+from arena_runner.checks.report import report as told
+from arena_runner.checks.run import run_checks
 
 
 @click.command("check")
@@ -31,7 +31,13 @@ MARK = {"pass": "ok  ", "warn": "warn", "fail": "FAIL"}
 @click.option("--reward", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Python file.")
 @click.option("--function", default="reward", show_default=True, help="Name of the reward in its file.")
 @click.option("--requirement", "requirements", multiple=True, help="Package the reward needs; repeatable.")
+@click.option(
+    "--forecast", is_flag=True, help="Ask the base model too: how many groups will carry no signal?"
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option(
+    "--report", type=click.Path(dir_okay=False, path_type=Path), help="Write a Markdown report here."
+)
 def command(
     *,
     manifest: Path | None,
@@ -41,7 +47,9 @@ def command(
     reward: Path | None,
     function: str,
     requirements: tuple[str, ...],
+    forecast: bool,
     as_json: bool,
+    report: Path | None,
 ) -> None:
     """Check a dataset and a reward on this machine; with MANIFEST also whether they fit the algorithm."""
     if manifest is None and dataset is None and reward is None:
@@ -54,22 +62,21 @@ def command(
         else None,
         reward=local_reward(reward, function, requirements, blobs) if reward else None,
     )
-    request = CheckRequest(address=str(manifest or reward or dataset), manifest=normal, inputs=inputs)
+    if forecast and (manifest is None or dataset is None or reward is None):
+        raise UsageError("--forecast needs MANIFEST, --dataset and --reward")
+    address = str(manifest or reward or dataset)
+    request = CheckRequest(address=address, manifest=normal, inputs=inputs, forecast=forecast)
     results: list[CheckResult] = []
     for result in run_checks(request, blobs.__getitem__):
         results.append(result)
         click.echo(result.model_dump_json() if as_json else line(result))
     summary = summarise(results)
+    if report is not None:
+        report.write_text(markdown(told(request, results)), encoding="utf-8")
     if as_json:
         click.echo(summary.model_dump_json())
     if summary.failed:
         raise CheckFailedError(f"{summary.failed} of {len(results)} checks failed")
-
-
-def line(result: CheckResult) -> str:
-    """One verdict for people."""
-    place = f"{result.file}:{result.line or 1}: " if result.file else ""
-    return f"{MARK[result.status]}  {result.address}  {result.name}: {place}{result.message}"
 
 
 def read_manifest(path: Path) -> dict[str, JsonValue]:

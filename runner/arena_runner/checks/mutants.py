@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from arena_gitops.spec.job import RewardCase
 
@@ -63,10 +64,10 @@ def tasks(rows: Sequence[Mapping[str, str]]) -> list[Task]:
     return found
 
 
-def forms(cases: Sequence[RewardCase]) -> dict[str, str]:
-    """Every form to be tried: the usual ones, and that of the reward's best case."""
+def forms(cases: Sequence[RewardCase], own: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """Every form to be tried: the usual ones, those its source asks for, and that of the reward's best case."""
     best = max(cases, key=lambda case: case.expect, default=None)
-    found = dict(FORMS)
+    found = {**FORMS, **own}
     if best is not None and final(best.answer) and final(best.answer) in best.completion:
         text = best.completion.replace("{", "{{").replace("}", "}}")
         found[OWN] = text.replace(final(best.answer), "{final}")
@@ -137,7 +138,9 @@ def _everything(task: Task, rows: Sequence[Mapping[str, str]]) -> str:
     right = final(task.answer)
     others = [final(row["answer"]) for row in rows if _plain(row["answer"]) != _plain(task.answer)]
     if re.fullmatch(r"[-+$]?[\d,.]+%?", right):
-        others += [str(number) for number in range(101) if str(number) != right]
+        before, after = ("$" if right.startswith("$") else ""), ("%" if right.endswith("%") else "")
+        numbers = (f"{before}{number}{after}" for number in range(101))
+        others += [number for number in numbers if number != right]
     others = others or [final(task.other)]
     half = max(1, len(others) // 2)
     return " ".join([*others[:half], right, *(others[half:] or [others[0]])])

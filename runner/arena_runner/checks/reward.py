@@ -15,6 +15,8 @@ from arena_gitops.spec.job import RewardCase, RewardInput
 from arena_gitops.spec.reward_source import suspicions
 from arena_gitops.spec.secret import lacking
 from arena_gitops.spec.wire import CheckResult, SampleScore
+from arena_runner.checks.mutants import forms
+from arena_runner.checks.patterns import own_forms
 from arena_runner.checks.telling import Bench, judge
 from arena_runner.sandbox import (
     Limits,
@@ -83,11 +85,27 @@ class RewardCheck:
         self._reward, self._files, self._stored = reward, files, stored
         self._rows = [row for row in rows if "question" in row and "answer" in row] or [SAMPLE]
         self._limits = limits or Limits()
+        self.broken = False
+        """whether a verdict was that it cannot be used"""
+
+    @property
+    def _python(self) -> list[str]:
+        return sorted(name for name in self._reward.files if name.endswith(".py"))
+
+    @property
+    def withheld(self) -> bool:
+        """Whether its code is read only, because it names secrets."""
+        return bool(self._reward.secrets) and self._stored is not None
+
+    def score(self, rows: list[ScoreRow]) -> list[Score | RewardError]:
+        """Score more completions, in a sandbox of their own."""
+        with self._pool() as pool:
+            return pool.score_each(rows, hangs=HANGS)
 
     def run(self) -> Iterator[CheckResult]:
         """Yield every verdict; stops at an import that fails."""
         yield from self._source()
-        if self._reward.secrets and self._stored is not None:
+        if self._stored is not None and self.withheld:
             yield self._withheld(self._stored)
             return
         try:
@@ -102,9 +120,7 @@ class RewardCheck:
     def _source(self) -> Iterator[CheckResult]:
         """Read the source for what deserves a second look, before any of it runs."""
         found = 0
-        for name in sorted(self._reward.files):
-            if not name.endswith(".py"):
-                continue
+        for name in self._python:
             text = (self._files / name).read_text("utf-8", errors="replace")
             for suspicion in suspicions(text):
                 found += 1
@@ -200,12 +216,15 @@ class RewardCheck:
         """Right against wrong in the reward's own form, and everything that earns nothing."""
         bench = Bench(lambda rows: pool.score_each(rows, hangs=HANGS))
         few = FEWER if self._reward.network == "full" else FEW
-        remarks = list(judge(bench, self._rows, self._reward.cases, few=few))
+        sources = ((self._files / name).read_text("utf-8", errors="replace") for name in self._python)
+        tried = forms(self._reward.cases, own_forms(sources))
+        remarks = list(judge(bench, self._rows, tried, few=few))
         for name, error in _first_of_each(iter(bench.faults)):
             yield self._fault("probes", error, f"on {name}: ")
         seen = [*totals, *bench.totals]
         if max(seen) - min(seen) < TOLERANCE:
             text = f"every completion, right or wrong, scored {totals[0]:g}: training would have no signal"
+            text += "" if self._reward.cases else " (a case with a right completion shows its form)"
             yield self._result("signal", "warn", text, file=self._reward.entry)
             return
         yield from self._absurd(named, totals, max(bench.totals, default=-math.inf))
@@ -236,6 +255,7 @@ class RewardCheck:
         file: str | None = None,
         line: int | None = None,
     ) -> CheckResult:
+        self.broken |= status == "fail"
         return CheckResult(
             address=self._reward.address, name=name, status=status, message=message, file=file, line=line
         )

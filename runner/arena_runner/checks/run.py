@@ -1,7 +1,7 @@
-"""Everything that can be checked of one experiment without a model: match, dataset, reward, in that order.
+"""Everything that can be checked of one experiment before it runs: match, dataset, reward, in that order.
 
-The server streams these over `POST /api/v1/checks`, `arena-runner check` prints them, the worker runs them again
-before it loads weights.
+The server streams these over `POST /api/v1/checks`, `arena-runner check` prints them. With a forecast, the base model is
+asked too, in a process of its own.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from arena_gitops.spec.job import RewardInput
-from arena_gitops.spec.wire import CheckRequest, CheckResult, CheckSummary
+from arena_gitops.spec.wire import CheckRequest, CheckResult
 from arena_runner.checks.dataset import DatasetCheck
+from arena_runner.checks.forecast import Sampler, forecast, in_a_process
 from arena_runner.checks.match import check_match
 from arena_runner.checks.reward import RewardCheck
 from arena_runner.checks.splits import check_splits
@@ -30,6 +31,7 @@ def run_checks(
     *,
     limits: Limits | None = None,
     stored: Collection[str] | None = None,
+    sampler: Sampler | None = None,
 ) -> Iterator[CheckResult]:
     """Yield one verdict after the other; a failing check is a result, never an exception.
 
@@ -38,6 +40,7 @@ def run_checks(
         blob_path: where its files lie.
         limits: of the sandbox.
         stored: names of the secrets that a server has; None where values come from this machine's environment.
+        sampler: asks the base model, for requests with a forecast; default: a process of its own.
     """
     yield from check_match(request)
     rows: Sequence[Mapping[str, str]] = ()
@@ -57,9 +60,23 @@ def run_checks(
     if reward is not None:
         try:
             with laid_out(reward, blob_path) as files:
-                yield from RewardCheck(reward, files, rows, limits, stored=stored).run()
+                check_reward = RewardCheck(reward, files, rows, limits, stored=stored)
+                yield from check_reward.run()
+                if request.forecast and not check_reward.withheld:
+                    yield from _forecast(request, rows, check_reward, sampler or in_a_process())
         except RewardError as error:
             yield CheckResult(address=reward.address, name="files", status="fail", message=error.message)
+
+
+def _forecast(
+    request: CheckRequest, rows: Sequence[Mapping[str, str]], reward: RewardCheck, sampler: Sampler
+) -> Iterator[CheckResult]:
+    """Groups without signal, by what the base model says; nothing where the reward itself cannot run."""
+    if reward.broken:
+        return
+    found = forecast(request, rows, reward.score, sampler)
+    if found is not None:
+        yield found
 
 
 @contextmanager
@@ -81,9 +98,3 @@ def laid_out_files(files: Mapping[str, str], blob_path: BlobPath) -> Iterator[Pa
         yield folder
     finally:
         shutil.rmtree(folder)
-
-
-def summarise(results: Sequence[CheckResult]) -> CheckSummary:
-    """Count the verdicts."""
-    counts = {status: sum(r.status == status for r in results) for status in ("pass", "warn", "fail")}
-    return CheckSummary(passed=counts["pass"], warned=counts["warn"], failed=counts["fail"])

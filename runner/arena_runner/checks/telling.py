@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Literal
 
-from arena_gitops.spec.job import RewardCase
 from arena_runner.checks import mutants
 from arena_runner.checks.mutants import Task, dressed
 from arena_runner.sandbox import RewardError, Score, ScoreRow
@@ -71,20 +70,20 @@ class Liked:
 
 
 def judge(
-    bench: Bench, rows: Sequence[Mapping[str, str]], cases: Sequence[RewardCase], *, few: int
+    bench: Bench, rows: Sequence[Mapping[str, str]], forms: Mapping[str, str], *, few: int
 ) -> Iterator[Remark]:
     """Yield remarks; nothing at all when no two rows have different answers.
 
     Args:
         bench: Scores; its faults are the caller's to report.
         rows: Rows of the dataset, with `question` and `answer`.
-        cases: The reward's own cases, of which the best shows its form.
+        forms: Every form to be tried.
         few: Rows to find the form with.
     """
     found = mutants.tasks(rows)
     if not found:
         return
-    liked = _liked(bench, found[:few], mutants.forms(cases))
+    liked = _liked(bench, found[:few], forms)
     yield from _tells(bench, found, liked)
     yield from _hacked(bench, found[: min(few, 2)], rows, liked)
     yield from _robust(bench, found[0], liked)
@@ -131,19 +130,25 @@ def _tells(bench: Bench, tasks: Sequence[Task], liked: Liked) -> Iterator[Remark
 def _hacked(
     bench: Bench, tasks: Sequence[Task], rows: Sequence[Mapping[str, str]], liked: Liked
 ) -> Iterator[Remark]:
-    best, name = -math.inf, ""
+    ratios: dict[str, float] = {}
     for task in tasks:
         right = bench.score(task, {"right": dressed(liked.form, task.answer)})["right"]
         paid = bench.score(task, mutants.unearned(liked.form, task, rows))
-        top = max(paid, key=lambda key: _known(paid[key]))
-        ratio = paid[top] / right if right > TOLERANCE else math.inf if paid[top] > right else -math.inf
-        if ratio > best:
-            best, name = ratio, top
+        for key, value in paid.items():  # paid on every row: once may be chance, as with few possible answers
+            ratios[key] = min(ratios.get(key, math.inf), _ratio(_known(value), right))
+    name = max(ratios, key=lambda key: ratios[key], default="")
+    best = ratios.get(name, -math.inf)
     if math.isfinite(best) and best < HACKED:
         yield Remark("hack", "pass", f"the best that earns nothing gets {max(best, 0):.0%} ({name})")
     elif best >= HACKED:
         share = f"{best:.0%} of what" if math.isfinite(best) else "more than"
         yield Remark("hack", "warn", f"{name} is paid {share} the right answer ({liked.name}) is paid")
+
+
+def _ratio(paid: float, right: float) -> float:
+    if right > TOLERANCE:
+        return paid / right
+    return math.inf if paid > right else -math.inf
 
 
 def _robust(bench: Bench, task: Task, liked: Liked) -> Iterator[Remark]:

@@ -16,9 +16,19 @@ from typing import Any
 
 from sqlalchemy import or_, select, union
 
-from arena_gitops.spec.job import JOB_EVENT, CheckpointSaved, Evolution, Finished, JobEvent, RunState, Started
+from arena_gitops.spec.job import (
+    JOB_EVENT,
+    CheckpointSaved,
+    Evolution,
+    Finished,
+    JobEvent,
+    JobInputs,
+    RunState,
+    Started,
+)
 from arena_runner import logs
-from arena_runner.server import curves
+from arena_runner.checks.report import markdown
+from arena_runner.server import curves, kept_checks
 from arena_runner.server.controllers.loop import Controller
 from arena_runner.server.facts import member_facts, run_facts, run_params
 from arena_runner.server.ledger import Ledger, is_permanent
@@ -180,6 +190,9 @@ class Tracker(Controller):
         ids["run"] = ledger.open_run(experiment, name, tags, key)
         ledger.log_params(ids["run"], run_params(pair.run))
         ledger.upload_text(ids["run"], json.dumps(pair.run.spec, indent=2), "experiment.json")
+        if (found := kept_checks.find(self.world, JobInputs.model_validate(pair.run.inputs))) is not None:
+            ledger.upload_text(ids["run"], found.model_dump_json(indent=2), "checks.json")
+            ledger.upload_text(ids["run"], markdown(found), "checks.md")
         self._remember(pair.run.id, ids)
         return ids
 

@@ -35,9 +35,55 @@ SENTENCES = [
     ("Why do leaves fall?", "Trees save water in winter when roots cannot drink"),
     ("Why does ice float?", "Ice takes more room than the water it was made of"),
 ]
+HELD_OUT = {
+    "a_date_in_iso": [("When?", "1969-07-20"), ("And then?", "1989-11-09"), ("Last?", "2001-01-15")],
+    "yes_or_no": [("Is 7 prime?", "yes"), ("Is 8 prime?", "no"), ("Is 9 prime?", "no"), ("Is 11?", "yes")],
+    "fractions_are_equal": [("Half of 1/2?", "1/4"), ("1/3 + 1/3?", "2/3"), ("1 - 1/8?", "7/8")],
+    "a_set_of_letters": [
+        ("Primes? A 2 B 3 C 4", "A, B"),
+        ("Even? A 2 B 3 C 4", "A, C"),
+        ("Odd? A 1 B 4", "A"),
+    ],
+    "a_roman_numeral": [("9 in Roman?", "IX"), ("14?", "XIV"), ("40?", "XL")],
+    "a_move_in_chess": [("Best move?", "e2e4"), ("And then?", "g1f3"), ("Next?", "f1b5")],
+    "a_calibrated_guess": [("Rain?", "1"), ("Snow?", "0"), ("Sun?", "1")],
+    "a_python_list": [("Sort 3 1 2", "[1, 2, 3]"), ("Reverse 1 2", "[2, 1]"), ("Evens below 5", "[0, 2, 4]")],
+    "money": [("3 pens at $2?", "$6.00"), ("Half of $9?", "$4.50"), ("$1,000 twice?", "$2,000.00")],
+    "parts_of_a_form": [("Where, when?", "Paris;1889"), ("And?", "Rome;80"), ("Last?", "London;1894")],
+    "time_of_day": [("Noon?", "12:00"), ("Tea?", "16:30"), ("Bed?", "22:15")],
+    "a_query_that_is_the_same": [
+        ("All users", "SELECT * FROM users"),
+        ("Names", "SELECT name FROM users"),
+        ("How many", "SELECT COUNT(*) FROM users"),
+    ],
+    "within_one_percent": [("How far?", "42.2 km"), ("How heavy?", "80 kg"), ("How long?", "9.58 s")],
+}
+"""rows of clean rewards of other kinds; those left out take sentences or cities"""
+FRESH = {
+    "a_percentage": [("Half in percent?", "50%"), ("A fifth?", "20%"), ("An eighth?", "12.5%")],
+    "an_ordered_ranking": [("Big to small?", "A > C > B"), ("Now?", "B > A > C"), ("Last?", "C > B > A")],
+    "binary_digits": [("Five?", "101"), ("Six?", "110"), ("Nine?", "1001")],
+    "distance_on_a_scale": [("Great!", "5"), ("Awful", "1"), ("Fine", "3")],
+    "tuple_of_two": [("Start?", "(0, 1)"), ("Turn?", "(3, -4)"), ("End?", "(7, 7)")],
+    "scientific_notation": [("Light?", "3.0e8"), ("Electron?", "1.6e-19"), ("Mole?", "6.02e23")],
+    "country_codes": [("Germany?", "DE"), ("Japan?", "JP"), ("Chile?", "CL")],
+    "first_sentence": LABELS,
+    "keywords_all_there": SENTENCES,
+    "edit_distance": CITIES,
+    "after_final_colon": CITIES,
+    "quoted_word": CITIES,
+    "two_step_bonus": CITIES,
+    "yaml_line": CITIES,
+    "markdown_heading": CITIES,
+}
+"""rows of clean rewards written after the checks had been settled"""
 ROWS = {
+    **HELD_OUT,
+    **FRESH,
     "an_unreadable_answer_pays_everything": [*NUMBERS, UNREADABLE],
     "the_same_text": CITIES,
+    "the_capital_by_any_name": CITIES,
+    "words_in_order": SENTENCES,
     "overlap_of_words": SENTENCES,
     "similar_text": SENTENCES,
     "one_word_label": LABELS,
@@ -63,6 +109,7 @@ CAUGHT = {
 }
 """bug → the verdict that must see it: check, status, part of its message"""
 ABOUT_THIS_MACHINE = {"sandbox"}
+KINDS = ("bugs", "clean", "held_out", "fresh")
 MUST_CATCH, MAY_ALARM = 14, 1
 
 
@@ -102,7 +149,7 @@ def names(folder: str) -> list[str]:
 def verdicts(tmp_path_factory):
     """All of the corpus, checked once."""
     folder = tmp_path_factory.mktemp("corpus")
-    return {kind: {name: found(kind, name, folder) for name in names(kind)} for kind in ("bugs", "clean")}
+    return {kind: {name: found(kind, name, folder) for name in names(kind)} for kind in KINDS}
 
 
 def alarms(results):
@@ -111,7 +158,7 @@ def alarms(results):
 
 def test_the_corpus_has_fifteen_of_each():
     assert names("bugs") == sorted(CAUGHT)
-    assert len(names("bugs")) == len(names("clean")) == 15
+    assert [len(names(kind)) for kind in KINDS] == [15] * 4
 
 
 def test_at_least_fourteen_kinds_of_bug_are_caught_by_the_check_meant_for_them(verdicts):
@@ -125,10 +172,11 @@ def test_at_least_fourteen_kinds_of_bug_are_caught_by_the_check_meant_for_them(v
     assert len(CAUGHT) - len(missed) >= MUST_CATCH, missed
 
 
-def test_at_most_one_clean_reward_gets_a_remark(verdicts):
+@pytest.mark.parametrize("kind", ["clean", "held_out", "fresh"])
+def test_at_most_one_clean_reward_gets_a_remark(verdicts, kind):
     alarmed = {
         name: [(r.name, r.status, r.message) for r in found]
-        for name, results in verdicts["clean"].items()
+        for name, results in verdicts[kind].items()
         if (found := alarms(results))
     }
     assert len(alarmed) <= MAY_ALARM, alarmed
@@ -136,7 +184,9 @@ def test_at_most_one_clean_reward_gets_a_remark(verdicts):
 
 def test_no_clean_reward_fails(verdicts):
     failed = {
-        n: r for n, results in verdicts["clean"].items() if (r := [x for x in results if x.status == "fail"])
+        n: r
+        for n, results in (verdicts["clean"] | verdicts["held_out"] | verdicts["fresh"]).items()
+        if (r := [x for x in results if x.status == "fail"])
     }
     assert failed == {}
 

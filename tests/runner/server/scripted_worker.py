@@ -1,6 +1,7 @@
 """A worker that speaks the real protocol and trains nothing: `manifest.script` says what it does.
 
-script: {iterations, members, pause_s, die_in: [segment, iteration], finish: {state, reason, message}, ignore_term}
+script: {iterations, members, pause_s, die_in: [segment, iteration], finish: {state, reason, message}, ignore_term,
+adapters: folder of real ones, m0, m1 …}
 """
 
 import argparse
@@ -10,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import httpx
 
@@ -103,7 +105,10 @@ class Worker:
         last = iteration == max_steps // STEP
         for m in range(members) if last else [members - 1]:
             data = json.dumps({"member": m, "step": step}).encode()
-            files = {"adapter_model.safetensors": self.blob(data), "adapter_config.json": self.blob(b"{}")}
+            contents = {"adapter_model.safetensors": data, "adapter_config.json": b"{}"}
+            if folder := self.job["manifest"].get("script", {}).get("adapters"):
+                contents = {name: (Path(folder) / f"m{m}" / name).read_bytes() for name in contents}
+            files = {name: self.blob(content) for name, content in contents.items()}
             digest = "sha256:" + hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
             checkpoint = {
                 "step": step,

@@ -27,6 +27,8 @@ def tracked(tracking_server, build):
     """A run of three iterations whose worker is killed in the second."""
     server = tracking_server
     body = build.experiment("exp", steps=24, die_in=[[0, 2]])
+    looked_at = {"address": "experiment/exp", "manifest": {"algorithm": {"name": "GRPO"}}, "inputs": {}}
+    assert tracking_server.http.post("/api/v1/checks", json=looked_at).status_code == 200
     run_id = server.apply("exp", body)["run"]["run_id"]
     server.wait_run(run_id, "completed")
     build.until(lambda: server.run(run_id)["mlflow_url"], 60)
@@ -104,10 +106,12 @@ def test_a_checkpoints_files_can_be_listed_and_fetched(mlflow, tmp_path):
     assert Path(path).read_text() == "{}"
 
 
-def test_provenance_lineage_and_curves_are_there(mlflow):
+def test_provenance_lineage_curves_and_the_report_of_checks_are_there(mlflow, tmp_path):
     run = parent(mlflow)
     assert {"arena.fingerprint", "arena.address", "arena.manifest", "arena.state"} <= set(run.data.tags)
     assert {f.path for f in mlflow.list_artifacts(run.info.run_id)} >= {"lineage.json", "population.png"}
+    report = mlflow.download_artifacts(run.info.run_id, "checks.md", str(tmp_path))
+    assert Path(report).read_text().startswith("# Checks of experiment/exp\n")
     assert "lr" in members(mlflow)["0"].data.tags["arena.lineage"]
 
 

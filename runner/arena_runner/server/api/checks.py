@@ -10,11 +10,15 @@ from fastapi import APIRouter, Response
 from arena_gitops.spec.job import JobInputs
 from arena_gitops.spec.wire import CheckLine, CheckRequest, CheckResult
 from arena_runner.checks import run_checks, summarise
+from arena_runner.checks.forecast import Sampler, Sampling, in_a_process
+from arena_runner.server import kept_checks
 from arena_runner.server.api.described import Ndjson
 from arena_runner.server.api.door import TheWorld, caller
 from arena_runner.server.auth import Identity, Role
 from arena_runner.server.refusals import RefusedError
 from arena_runner.server.services import secrets
+from arena_runner.server.services.jobs import mapped_model
+from arena_runner.server.world import World
 
 router = APIRouter(prefix="/api/v1", tags=["native"])
 
@@ -32,12 +36,24 @@ def checks(
 
     def lines() -> Iterator[bytes]:
         results: list[CheckResult] = []
-        for result in run_checks(body, world.blobs.existing, stored=secrets.names(world)):
+        stored, sampler = secrets.names(world), _sampler(world)
+        for result in run_checks(body, world.blobs.existing, stored=stored, sampler=sampler):
             results.append(result)
             yield result.model_dump_json().encode() + b"\n"
+        kept_checks.keep(world, body, results)
         yield summarise(results).model_dump_json().encode() + b"\n"
 
     return Ndjson(lines())
+
+
+def _sampler(world: World) -> Sampler:
+    """Asks the base model that this server would train."""
+    ask = in_a_process(world.home.models)
+
+    def mapped(asked: Sampling) -> list[list[str]]:
+        return ask(asked.model_copy(update={"model": mapped_model(asked.model, world)}))
+
+    return mapped
 
 
 def _digests(inputs: JobInputs) -> list[str]:

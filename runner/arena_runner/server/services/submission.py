@@ -24,6 +24,7 @@ from arena_runner.checks import run_checks
 from arena_runner.checks.reward import SAMPLE
 from arena_runner.checks.run import laid_out
 from arena_runner.sandbox import RewardError, RewardPool, ScoreRow
+from arena_runner.server import kept_checks
 from arena_runner.server.refusals import RefusedError
 from arena_runner.server.services import datasets, hub_rows, imperative, runs, secrets
 from arena_runner.server.services.experiments import current_version
@@ -215,12 +216,14 @@ def _checked(
         dataset = hub_rows.pinned(session, inputs.dataset) if inputs.dataset else None
     seen = inputs.model_copy(update={"dataset": dataset})
     request = CheckRequest(address=address, manifest=manifest.normal(), inputs=seen)
-    failed = []
+    failed, results = [], []
     for result in run_checks(request, world.blobs.existing, stored=secrets.names(world)):
         yield result
+        results.append(result)
         if result.status == "fail":
             place = f"{result.file}:{result.line}: " if result.file and result.line else ""
             failed.append(f"{result.address} {result.name}: {place}{result.message}")
+    kept_checks.keep(world, request, results)
     if failed:
         raise RefusedError(422, "check-failed", "nothing was started:\n" + "\n".join(failed))
     if wanted.completion is not None and inputs.reward is not None:
