@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
+import subprocess
 from pathlib import Path
+from shutil import rmtree
 
 import click
 
@@ -14,6 +17,7 @@ from arena_gitops.cli.session import Session
 from arena_gitops.cli.stack import open_stack
 from arena_gitops.errors import BlockedError, PlatformError, UsageError
 from arena_gitops.platforms.http import HttpPlatform
+from arena_gitops.platforms.local import find_runner
 from arena_gitops.spec.job import Checkpoint, RunStatus
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import ResourceDocument
@@ -36,10 +40,10 @@ def checkpoints() -> None:
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["adapter"]),
+    type=click.Choice(["adapter", "merged"]),
     default="adapter",
     show_default=True,
-    help="adapter: a LoRA adapter as PEFT reads it.",
+    help="adapter: a LoRA adapter as PEFT reads it; merged: one model with its base, made by arena-runner here.",
 )
 @click.option(
     "-o", "--out", type=click.Path(file_okay=False, path_type=Path), help="Default: ./EXPERIMENT-step_N-mK."
@@ -85,23 +89,30 @@ def pull(
 
 
 def choose(run: RunStatus, rule: str) -> Checkpoint:
-    """The checkpoint a rule names; `step_N` is the fittest of that step."""
+    """The checkpoint a rule names, as a deployment would; `step_N` is the fittest of the newest step at or before N."""
     if rule == "best" and run.best is not None:
         return run.best
     match = STEP.fullmatch(rule)
-    found = [
+    before = [
         c
         for c in run.checkpoints
-        if match and c.step == int(match["step"]) and match["member"] in {None, str(c.member)}
+        if match and c.step <= int(match["step"]) and match["member"] in {None, str(c.member)}
     ]
-    if not found:
+    if not before:
         have = ", ".join(c.label for c in run.checkpoints) or "none"
         raise UsageError(f"run {run.run_id} has no checkpoint {rule}; there are: {have}")
-    return max(found, key=lambda c: (c.fitness if c.fitness is not None else float("-inf"), -c.member))
+    newest = max(c.step for c in before)
+    return max((c for c in before if c.step == newest), key=lambda c: (_fitness(c), -c.member))
 
 
-def card(document: ResourceDocument, run: RunStatus, chosen: Checkpoint) -> str:
-    """What the adapter is, where it comes from, and what it scored."""
+def _fitness(checkpoint: Checkpoint) -> float:
+    """NaN and nothing are worse than anything."""
+    value = checkpoint.fitness
+    return -math.inf if value is None or math.isnan(value) else value
+
+
+def card(document: ResourceDocument, run: RunStatus, chosen: Checkpoint, form: str = "adapter") -> str:
+    """What the model is, where it comes from, and what it scored; with the head that model hubs read."""
     manifest = document.spec.get("manifest")
     model = document.spec.get("model")
     source = document.provenance
@@ -113,19 +124,44 @@ def card(document: ResourceDocument, run: RunStatus, chosen: Checkpoint) -> str:
         "commit": f"{source.commit or 'none'}{' with uncommitted changes' if source.dirty else ''}",
         "run fingerprint": run.fingerprint,
         "checkpoint digest": chosen.digest,
+        "format": "LoRA adapter (PEFT)" if form == "adapter" else "base and adapter merged (transformers)",
     }
+    base = str(model.get("id")) if isinstance(model, dict) else "unknown"
+    head = [
+        "---",
+        f"base_model: {json.dumps(base)}",
+        f"library_name: {'peft' if form == 'adapter' else 'transformers'}",
+        "---",
+    ]
     scores = [f"- {line.strip()}" for line in figures.test_scores(run.test_scores)]
     digests = [f"- `{name}`: `{digest}`" for name, digest in sorted(chosen.files.items())]
     return "\n".join(
         [
+            *head,
+            "",
             f"# {document.name} {chosen.label}",
             "",
             *(f"- {key}: {value}" for key, value in facts.items()),
             *(["", "## Scores on rows nobody trained on", "", *scores] if scores else []),
-            *("", "## Files", "", *digests),
+            *("", "## Files of the adapter", "", *digests),
             *("", "## Manifest", "", "```json", json.dumps(manifest, indent=2, sort_keys=True), "```", ""),
         ]
     )
+
+
+def _merged(adapter: Path) -> Path:
+    """Have the runner of this machine merge; it knows tensors, and looks for the base where it looks for models."""
+    out = adapter.with_name(f"{adapter.name}.merged")
+    rmtree(out, ignore_errors=True)
+    runner = find_runner()
+    done = subprocess.run(
+        [runner, "merge", adapter, "--out", out], capture_output=True, text=True, check=False
+    )
+    rmtree(adapter)
+    if done.returncode:
+        rmtree(out, ignore_errors=True)
+        raise PlatformError(f"arena-runner merge failed: {done.stderr.strip()}")
+    return out
 
 
 def _inside(name: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field, JsonValue
+
 from arena_gitops.spec.resource import Frozen
 
 CANARY_PERCENT = 10
@@ -34,3 +36,20 @@ class Capacity(Frozen):
 
     concurrent: int | None = None
     queue: int | None = None
+
+
+class Traffic(Frozen):
+    """The part of a stored deployment that says how it is asked."""
+
+    strategy: dict[str, JsonValue] = Field(default_factory=dict)
+    limits: dict[str, JsonValue] = Field(default_factory=dict)
+
+    @property
+    def rollout(self) -> Rollout:
+        """How traffic moves."""
+        return Rollout.model_validate(self.strategy)
+
+    @property
+    def capacity(self) -> Capacity:
+        """How much is asked of it at a time."""
+        return Capacity.model_validate(self.limits)

@@ -37,7 +37,7 @@ from arena_gitops.spec.digest import Fingerprint
 from arena_gitops.spec.job import Digest, JobEvent, JobInputs, JobSpec, ModelRef, RunStatus
 from arena_gitops.spec.memory import ModelFacts
 from arena_gitops.spec.resource import Frozen, Name
-from arena_gitops.spec.serving import Capacity, Rollout
+from arena_gitops.spec.serving import Traffic
 
 REQUEST_ID = "X-Request-Id"
 """Header that names a request, from the command through the server's log to the worker it starts"""
@@ -273,7 +273,7 @@ class Gate(Frozen):
     min_delta: float | None = None
 
 
-class DeploymentSpec(Frozen):
+class DeploymentSpec(Traffic):
     """`spec` of a stored deployment."""
 
     description: str = ""
@@ -283,19 +283,7 @@ class DeploymentSpec(Frozen):
     experiment: Name
     checkpoint: str = "best"
     gate: Gate | None = None
-    strategy: dict[str, JsonValue] = Field(default_factory=dict)
-    limits: dict[str, JsonValue] = Field(default_factory=dict)
     tier: str | None = None
-
-    @property
-    def rollout(self) -> Rollout:
-        """How traffic moves."""
-        return Rollout.model_validate(self.strategy)
-
-    @property
-    def capacity(self) -> Capacity:
-        """How much is asked of it at a time."""
-        return Capacity.model_validate(self.limits)
 
 
 class CheckRequest(Frozen):

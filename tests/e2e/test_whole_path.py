@@ -8,7 +8,7 @@ import re
 import pytest
 import torch
 from peft import PeftModel
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 
@@ -106,6 +106,28 @@ def test_a_pulled_adapter_loads_in_plain_peft_and_has_the_recorded_probabilities
     assert base != _logprobs(model, note["probe"])
     digest = state["experiment/tags-grpo"]["run"]["best"]["digest"]
     assert digest in (folder / "README.md").read_text()
+
+
+def test_a_merged_model_needs_transformers_only_and_says_the_same(site, repository, applied, tmp_path):
+    pulled = ("checkpoints", "pull", "tags-grpo", "--target", "local")
+    site.run(repository, *pulled, "--out", str(tmp_path / "adapter"))
+    site.run(repository, *pulled, "--format", "merged", "--out", str(tmp_path / "merged"))
+    assert {path.name for path in (tmp_path / "merged").iterdir()} >= {
+        "config.json",
+        "model.safetensors",
+        "README.md",
+    }
+    probe = json.loads((tmp_path / "adapter" / "arena.json").read_text())["probe"]
+    base = AutoModelForCausalLM.from_pretrained(f"{site.environment['ARENA_MODELS_DIR']}/tiny-llama")
+    adapted = PeftModel.from_pretrained(base.float(), tmp_path / "adapter").eval()
+    merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged").float().eval()
+
+    assert _logprobs(merged, probe) == pytest.approx(_logprobs(adapted, probe), abs=1e-4)
+    assert AutoTokenizer.from_pretrained(tmp_path / "merged").chat_template
+    card = (tmp_path / "merged" / "README.md").read_text()
+    assert card.startswith("---\nbase_model: ")
+    assert "- format: base and adapter merged (transformers)" in card
+    assert not list(tmp_path.glob(".*"))
 
 
 def _logprobs(model, probe: dict) -> list[float]:
