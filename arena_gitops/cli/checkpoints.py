@@ -77,10 +77,13 @@ def pull(
     if folder.exists():
         raise BlockedError(f"{folder} exists; give another folder with --out")
     partial = folder.with_name(f".{folder.name}.part")
-    partial.mkdir(parents=True, exist_ok=True)
+    rmtree(partial, ignore_errors=True)  # of a pull that was broken off
+    partial.mkdir(parents=True)
     for file, digest in chosen.files.items():
         _download(server, digest, partial / _inside(file))
-    (partial / "README.md").write_text(card(document, document.run, chosen), "utf-8")
+    if form == "merged":
+        partial = _merged(partial)
+    (partial / "README.md").write_text(card(document, document.run, chosen, form), "utf-8")
     partial.rename(folder)
     if session.json:
         session.emit(json.dumps({"folder": str(folder), "format": form, **chosen.model_dump(mode="json")}))

@@ -44,14 +44,25 @@ def _annotated(
     followed = by_address.get(str(experiment))
     document = observed.resources.get(experiment)
     awaited = _awaited(followed, document)
-    note = _note(resource.spec, awaited, document)
+    back = followed is not None and followed.action is Action.REUSE and document is not None
+    note = _rollback(resource.spec) if back else _note(resource.spec, awaited, document)
     if change.action is Action.NOOP:
         current = observed.resources.get(change.at)
         status = current.deployment if current else None
         if status is not None and status.hold is None and (choice := _new_choice(status)) is not None:
             return _promoted(change, choice, status, document)
-        return change.model_copy(update=_state(current, note, awaited))
+        return change.model_copy(update=_state(current, note, coming=back or awaited is not None))
     return change.model_copy(update={"notes": (*change.notes, note) if note else change.notes})
+
+
+def _rollback(spec: Mapping[str, Any]) -> str:
+    """The repository goes back to work that was done before: only the gate's minimum and the probe have a say."""
+    checkpoint, gate = str(spec.get("checkpoint", "best")), dict(spec.get("gate") or {})
+    if checkpoint.startswith("@"):
+        return _note(spec, None, None)
+    least = gate.get("min")
+    asked = f"; gate {gate.get('metric', 'eval/reward')} ≥ {least:g}" if least is not None else ""
+    return f"promote {checkpoint} of the run it goes back to (rollback: nothing is trained{asked})"
 
 
 def _note(spec: Mapping[str, Any], awaited: str | None, experiment: ResourceDocument | None) -> str:
@@ -76,7 +87,7 @@ def _awaited(followed: Change | None, document: ResourceDocument | None) -> str 
     return None
 
 
-def _state(document: ResourceDocument | None, note: str, awaited: str | None) -> dict[str, object]:
+def _state(document: ResourceDocument | None, note: str, *, coming: bool) -> dict[str, object]:
     """What an unchanged deployment shows: nothing while it serves what it should, else why it does not."""
     status = document.deployment if document else None
     if status is None or document is None:
@@ -91,7 +102,7 @@ def _state(document: ResourceDocument | None, note: str, awaited: str | None) ->
         case "pending" if alias:
             return {"action": Action.PENDING, "reason": "human_choice", "message": status.message or note}
         case "serving":
-            return {"message": note if awaited and not alias else ""}
+            return {"message": note if coming and not alias else ""}
         case _:
             return {"message": f"{status.state}: {note or status.message}".rstrip(": ")}
 

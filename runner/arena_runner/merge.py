@@ -55,6 +55,6 @@ def add(base: nn.Module, tensors: dict[str, Tensor], scale: float) -> None:
 
     for name in modules(tensors):
         name_a, name_b = tensor_names(name)
-        weight = base.get_submodule(name).weight
+        weight = base.get_parameter(f"{name}.weight").data
         delta = scale * (tensors[name_b].float() @ tensors[name_a].float())
         weight.copy_((weight.float() + delta).to(weight.dtype))

@@ -52,6 +52,10 @@ class VllmSpec:
     cpu_cache_gib: int = 1
     inside: str = "vllm_inside"
     """the module on vLLM's path that has our `Reader` and `Guard`"""
+    kept: int | None = None
+    """adapters that may be loaded at a time, if more than are computed with at a time"""
+    raw_logprobs: bool = False
+    """told at temperature 1, as callers of a served model expect them"""
 
     def command(self, python: str, port: int) -> list[str]:
         """The rules of training.md §2: logprobs at the sampling temperature, none of the model's own defaults."""
@@ -63,7 +67,7 @@ class VllmSpec:
             "max-num-seqs": self.rows_in_flight,
             "max-loras": self.members + 2,  # the adapter of zeros, and a new name beside the one it replaces
             "max-lora-rank": _rank_class(self.max_rank),
-            "logprobs-mode": "processed_logprobs",
+            "logprobs-mode": "raw_logprobs" if self.raw_logprobs else "processed_logprobs",
             "generation-config": "vllm",
             "worker-extension-cls": f"{self.inside}.Reader",
             "middleware": f"{self.inside}.Guard",
@@ -71,6 +75,8 @@ class VllmSpec:
             "host": "127.0.0.1",
             "port": port,
         }
+        if self.kept is not None:
+            options["max-cpu-loras"] = max(self.kept, self.members) + 2
         flags = [text for name, value in options.items() for text in (f"--{name}", str(value))]
         module = "vllm.entrypoints.openai.api_server"
         return [python, "-m", module, *flags, "--enable-lora", "--enforce-eager", "--no-enable-log-requests"]
@@ -95,8 +101,10 @@ def find_python() -> str | None:
 class VllmProcess:
     """Started by entering, ended by leaving; `restart` after a crash."""
 
-    def __init__(self, spec: VllmSpec, python: str, folder: Path) -> None:
+    def __init__(self, spec: VllmSpec, python: str, folder: Path, *, own_session: bool = True) -> None:
+        """Prepare; without a session of its own it goes down with the group of its parent."""
         self.spec = spec
+        self._own_session = own_session
         self._python, self._folder = python, folder
         self._key = secrets.token_urlsafe(24)
         self._process: subprocess.Popen[bytes] | None = None
@@ -139,7 +147,7 @@ class VllmProcess:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=self._environment(),
-                start_new_session=True,
+                start_new_session=self._own_session,
             )
         headers = {"Authorization": f"Bearer {self._key}"}
         # Loopback traffic and its key must never meet a proxy of the environment.
@@ -207,7 +215,10 @@ class VllmProcess:
             return
         for number in (signal.SIGTERM, signal.SIGKILL):
             try:
-                os.killpg(process.pid, number)
+                if self._own_session:
+                    os.killpg(process.pid, number)
+                else:
+                    process.send_signal(number)
             except ProcessLookupError:
                 break
             try:

@@ -7,6 +7,7 @@ False, to be asked again.
 from __future__ import annotations
 
 import hashlib
+import os
 import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from arena_runner.server.supervised import Program, Supervised
 from arena_runner.server.world import ModelServer, World
 
 TOKEN = "ARENA_MODEL_SERVER_TOKEN"  # noqa: S105 - a variable's name
+VLLM_PYTHON = "ARENA_VLLM_PYTHON"
 GIVE_UP_AFTER = 2
 """Failed starts in a row before the last: then a model server is said to be broken."""
 CERTIFICATES = ssl.create_default_context()
@@ -82,15 +84,18 @@ class Fleet:
 
     def _program(self, ref: ModelRef) -> Program:
         world = self._world
-        start = world.settings.model_server.command or (*RUNNER, "serve")
+        settings = world.settings.model_server
+        start = settings.command or (*RUNNER, "serve")
 
         def command(port: int, _token: str) -> Sequence[str]:
             revision = ("--revision", ref.revision) if ref.revision else ()
-            return (*start, "--model", ref.id, *revision, "--port", str(port))
+            engine = () if settings.engine == "torch" else ("--engine", settings.engine)
+            return (*start, "--model", ref.id, *revision, "--port", str(port), *engine)
 
         def environment(token: str) -> dict[str, str]:
             folders = {"ARENA_HOME": str(world.home.root), "ARENA_MODELS_DIR": str(world.home.models)}
-            return {TOKEN: token, "PYTHONUNBUFFERED": "1", **folders}
+            vllm = {VLLM_PYTHON: os.environ[VLLM_PYTHON]} if VLLM_PYTHON in os.environ else {}
+            return {TOKEN: token, "PYTHONUNBUFFERED": "1", **folders, **vllm}
 
         return Program(_name(ref.id), command, environment, "/healthz")
 

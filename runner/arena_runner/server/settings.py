@@ -58,6 +58,8 @@ class Workers(Process):
 class ModelServers(Process):
     """The model servers of this machine, and what one deployment may be asked at a time."""
 
+    engine: Literal["torch", "vllm"] = "torch"
+    """vllm: by the interpreter that ARENA_VLLM_PYTHON names in the server's environment"""
     concurrent: int = Field(default=64, ge=1)
     queue: int = Field(default=256, ge=0)
 

@@ -1,4 +1,4 @@
-"""The HTTP face of a `Scheduler`; the table of calls is in `protocol.py`."""
+"""The HTTP face of a `Generator`; the table of calls is in `protocol.py`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from arena_runner.engines.reading import PolicyMismatchError
 from arena_runner.peft_format import AdapterFormatError
 from arena_runner.seeds import key
 from arena_runner.serving.decoder import EmptyPromptError, PromptTooLongError
+from arena_runner.serving.generator import Generator
 from arena_runner.serving.load import read_adapter
 from arena_runner.serving.prompts import message_ids, prompt_ids, raw_ids
 from arena_runner.serving.protocol import (
@@ -35,7 +36,7 @@ from arena_runner.serving.protocol import (
     Prove,
     Proved,
 )
-from arena_runner.serving.scheduler import BusyError, Scheduler, StoppedError
+from arena_runner.serving.scheduler import BusyError, StoppedError
 from arena_runner.serving.shelf import UnfitAdapterError, UnknownAdapterError
 from arena_runner.serving.ticket import GenerationError, Ticket
 
@@ -54,16 +55,16 @@ STATUS: dict[type[ArenaError], tuple[int, str]] = {
 router = APIRouter()
 
 
-def _scheduler(request: Request) -> Scheduler:
+def _scheduler(request: Request) -> Generator:
     found = request.app.state.scheduler
-    assert isinstance(found, Scheduler)
+    assert isinstance(found, Generator)
     return found
 
 
-TheScheduler = Annotated[Scheduler, Depends(_scheduler)]
+TheScheduler = Annotated[Generator, Depends(_scheduler)]
 
 
-def create_app(scheduler: Scheduler, token: str) -> FastAPI:
+def create_app(scheduler: Generator, token: str) -> FastAPI:
     """An app whose routes work on a started scheduler."""
     app = FastAPI(title="arena-runner model server", redoc_url=None)
     app.state.scheduler = scheduler
@@ -184,7 +185,7 @@ async def prove(scheduler: TheScheduler, body: Prove) -> Proved:
 
 
 def _renderer(
-    scheduler: Scheduler, adapter: str, *, raw: bool
+    scheduler: Generator, adapter: str, *, raw: bool
 ) -> Callable[[str | tuple[Message, ...]], tuple[int, ...]]:
     """How this adapter's experiment turns text into tokens."""
     base, about = scheduler.base, scheduler.known(adapter)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from arena_gitops.errors import UsageError
+
+if TYPE_CHECKING:
+    from arena_runner.serving.generator import Generator
 
 TOKEN_ENV = "ARENA_MODEL_SERVER_TOKEN"  # noqa: S105 - a variable's name
 
@@ -28,6 +33,15 @@ TOKEN_ENV = "ARENA_MODEL_SERVER_TOKEN"  # noqa: S105 - a variable's name
 @click.option("--ready-file", type=click.Path(dir_okay=False, path_type=Path), help="Written once it serves.")
 @click.option("--threads", default=1, show_default=True, help="CPU threads of torch.")
 @click.option("--rows", default=32, show_default=True, help="Completions generated at the same time.")
+@click.option(
+    "--engine",
+    type=click.Choice(["torch", "vllm"]),
+    default="torch",
+    show_default=True,
+    help="vllm: by a vLLM beside this process ($ARENA_VLLM_PYTHON).",
+)
+@click.option("--adapters", default=8, show_default=True, help="vLLM: adapters computed with at a time.")
+@click.option("--max-rank", default=64, show_default=True, help="vLLM: the largest rank of an adapter.")
 @click.option("--device", help="cpu, cuda, cuda:1 …; default: cuda where there is one.")
 @click.option(
     "--dtype", type=click.Choice(["float32", "bfloat16"]), help="Default: what the device computes best."
@@ -43,6 +57,9 @@ def command(
     ready_file: Path | None,
     threads: int,
     rows: int,
+    engine: str,
+    adapters: int,
+    max_rank: int,
     device: str | None,
     dtype: str | None,
 ) -> None:
@@ -53,31 +70,44 @@ def command(
     listener = bound(host, port)  # before the model is loaded: a taken port fails at once
 
     import torch
-    import uvicorn
-
-    from arena_runner.models import load_base
-    from arena_runner.serving.app import create_app
-    from arena_runner.serving.scheduler import Scheduler
 
     torch.set_num_threads(threads)
-    base = load_base(
-        model,
-        models_dir=models_dir,
-        revision=revision,
-        device=device,
-        dtype=getattr(torch, dtype) if dtype else None,
-    )
+    if engine == "vllm":
+        from arena_runner.serving.vllm_start import Wanted, vllm_generator
+
+        wanted = Wanted(model, models_dir, revision, dtype, rows, adapters, max_rank)
+        with vllm_generator(wanted) as generator:
+            generator.watch(lambda: os.kill(os.getpid(), signal.SIGTERM))
+            run(generator, token, listener, ready_file, model)
+        return
+
+    from arena_runner.models import load_base
+    from arena_runner.serving.scheduler import Scheduler
+
+    kind = getattr(torch, dtype) if dtype else None
+    base = load_base(model, models_dir=models_dir, revision=revision, device=device, dtype=kind)
     scheduler = Scheduler(base, rows=rows)
-    app = create_app(scheduler, token)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=10))
     scheduler.start()
+    try:
+        run(scheduler, token, listener, ready_file, model)
+    finally:
+        scheduler.stop()
+
+
+def run(
+    generator: Generator, token: str, listener: socket.socket, ready_file: Path | None, model: str
+) -> None:
+    """Serve until told to stop."""
+    import uvicorn
+
+    from arena_runner.serving.app import create_app
+
+    app = create_app(generator, token)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=10))
     listener.listen()  # until now nobody could connect, so nobody waits for a model that is being loaded
     if ready_file is not None:
         announce(ready_file, listener, model)
-    try:
-        server.run(sockets=[listener])
-    finally:
-        scheduler.stop()
+    server.run(sockets=[listener])
 
 
 def bound(host: str, port: int) -> socket.socket:

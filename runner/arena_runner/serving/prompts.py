@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from arena_runner.models import BaseModel
 from arena_runner.rollouts.prompts import Renderer
+from arena_runner.serving.generator import Text
 from arena_runner.serving.protocol import Message
 
 
-def prompt_ids(base: BaseModel, template: Mapping[str, str] | None, prompt: str) -> tuple[int, ...]:
+def prompt_ids(base: Text, template: Mapping[str, str] | None, prompt: str) -> tuple[int, ...]:
     """A bare prompt takes the place of a dataset row's question."""
     renderer = Renderer(base.tokenizer, template, "question")
     return renderer.ids(renderer.text({"question": prompt, "prompt": prompt}))
 
 
-def raw_ids(base: BaseModel, prompt: str) -> tuple[int, ...]:
+def raw_ids(base: Text, prompt: str) -> tuple[int, ...]:
     """Text exactly as given, special tokens written out by the caller."""
     return tuple(base.tokenizer(prompt, add_special_tokens=False)["input_ids"])
 
 
 def message_ids(
-    base: BaseModel, template: Mapping[str, str] | None, messages: Sequence[Message]
+    base: Text, template: Mapping[str, str] | None, messages: Sequence[Message]
 ) -> tuple[int, ...]:
     """A conversation of one user turn is a prompt of the experiment; a longer one is rendered as it stands.
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from arena_gitops.errors import ArenaError
+from arena_runner.serving.generator import Generator
 from arena_runner.serving.protocol import Finish, Params, Piece, Result, Token
-from arena_runner.serving.scheduler import Scheduler
 
 
 class GenerationError(ArenaError):
@@ -19,7 +19,7 @@ class Ticket:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        scheduler: Generator,
         adapter: str,
         ids: tuple[int, ...],
         params: Params,

@@ -97,6 +97,21 @@ def test_a_run_that_is_not_better_by_min_delta_leaves_the_old_one_serving(shared
     assert says(server, "delta").startswith("delta.r1")
 
 
+def test_a_revert_trains_nothing_and_serves_the_older_run_although_it_scored_lower(shared_server, build):
+    server = shared_server
+    gate = {"metric": "eval/reward", "min": 0.1, "min_delta": 0.05}
+    first, _ = apply_both(server, build, "reverts", gate=gate)
+    wait_for(server, build, "serving", "reverts")
+    second = server.apply("reverts", build.experiment("reverts", steps=24, seed="better"), etag=first["etag"])
+    build.until(lambda: serving(server, "reverts")["revision"] == 2, 30)
+    runs = len(server.state()["runs"])
+    back = server.apply("reverts", build.experiment("reverts", seed="reverts"), etag=second["etag"])
+    assert back["run"]["run_id"] == first["run"]["run_id"]
+    done = build.until(lambda: (d := serving(server, "reverts"))["revision"] == 3 and d, 30)
+    assert (done["state"], done["checkpoint"], done["hold"]) == ("serving", "step_16/m1", None)
+    assert len(server.state()["runs"]) == runs
+
+
 @pytest.mark.one_database
 def test_a_base_model_that_does_not_start_is_said(shared_server, build):
     body = build.experiment("modelless", seed="modelless")

@@ -34,6 +34,9 @@ def test_a_revert_is_free(scene):
     here = scene().applied(small(), small(set={"algorithm.lr": 3e-5}))
     change = here.change(small())
     assert (change.action, change.reason) == (Action.REUSE, "semantic_change")
+    told = here.change(small(), "deployment/words")
+    assert told.action is Action.NOOP
+    assert told.message == "promote best of the run it goes back to (rollback: nothing is trained)"
 
 
 def test_an_equal_run_that_is_too_short_is_no_reuse(scene):
