@@ -58,13 +58,13 @@ schemas: $(STAMP)  ## regenerate schemas/ from the models
 	$(BIN)/arena-gitops schema --all schemas
 	$(BIN)/arena-runner openapi schemas/openapi.json
 
-# plan text rl agilerl trl sampling learns search: the first three need nothing but this repository; `agilerl` and
-# `search` need (and `rl` uses) `make peers`; `learns` takes an hour and a half of an idle core.
+# plan text load soak rl agilerl trl sampling learns search: the first five need nothing but this repository; `agilerl`
+# and `search` need (and `rl` uses) `make peers`; `learns` takes an hour and a half of an idle core.
 ONLY ?= plan text
 
 bench: $(ONLY:%=bench-%)  ## figures of this machine, ONLY="plan text …" chooses; results belong in runner/LOG.md
 
-bench-plan bench-text bench-sampling bench-search: bench-%: $(STAMP)
+bench-plan bench-text bench-sampling bench-search bench-load bench-soak: bench-%: $(STAMP)
 	$(BIN)/python runner/bench/$*.py
 
 bench-agilerl bench-trl: bench-%: $(STAMP)

@@ -248,3 +248,22 @@ with ArenaClient() as client:
     print(spec["environment"]["dataset"], section["name"], rows[0]["hf_dataset_id"], rows[0]["is_ready"])
 """
     assert "gsm8k LunarLander-v3 openai/gsm8k True" in client.sdk(script).out
+
+
+def test_every_algorithm_a_client_knows_has_defaults_that_it_takes_itself(client):
+    script = """
+import re
+from agilerl.arena import ArenaClient
+from agilerl.arena.models import TrainingManifest
+try:
+    TrainingManifest.model_validate({"algorithm": {"name": "none"}})
+except Exception as error:
+    names = re.search(r"Registered: ([\\w ,]+)", str(error))[1].split(", ")
+with ArenaClient() as client:
+    for name in names:
+        spec = client.get_default_run_spec(name, gym_env="LunarLander-v3", dataset_name="gsm8k")
+        assert spec["algorithm"]["name"] == name
+        TrainingManifest.model_validate(spec)
+print(len(names))
+"""
+    assert int(client.sdk(script).out) >= 18

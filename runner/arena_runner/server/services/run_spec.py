@@ -25,11 +25,11 @@ SECTIONS = (
 )
 RENAMED = {"selection": "tournament_selection"}
 OURS = {
-    "algorithm": ("normalization", "kl_estimator"),
+    "algorithm": ("normalization", "kl_estimator", "clip_coef_high", "label_smoothing"),
     "training": ("eval_rows", "test_rows"),
     "tournament_selection": ("strategy",),
 }
-"""Knobs of this project, which the published client does not know and so refuses."""
+"""Knobs of this project, which one of the published clients does not know and so refuses."""
 FIELDS = {"reward_file_path": "rubric_file_path", "reward_fn_name": "rubric_name"}
 
 
@@ -41,7 +41,11 @@ def default(
     dataset: str | None = None,
     model: str | None = None,
 ) -> dict[str, JsonValue]:
-    """A manifest with every default written out; 422 for an algorithm nobody knows."""
+    """A manifest with every default written out, the algorithm named as it was asked for: names differ by client.
+
+    Raises:
+        RefusedError: 422 for an algorithm nobody knows.
+    """
     known = PUBLISHED.get(canonical_name(algorithm) or "")
     if known is None:
         message = f"no algorithm {algorithm!r}; there are: {', '.join(sorted(PUBLISHED))}"
@@ -56,7 +60,9 @@ def default(
         normal = parse_manifest(raw).manifest.normal()
     except ManifestError as problem:
         raise RefusedError(422, "bad-request", "; ".join(str(one) for one in problem.problems)) from problem
-    return _published(normal)
+    found = _published(normal)
+    found["algorithm"] = {**found["algorithm"], "name": algorithm}  # type: ignore[dict-item]  # a section
+    return found
 
 
 def section(spec: dict[str, JsonValue], name: str) -> JsonValue:

@@ -20,6 +20,12 @@ def test_every_published_algorithm_has_defaults_that_this_server_reads(http, alg
     assert parse_manifest(answer.json()).manifest.algorithm.name == algorithm
 
 
+@pytest.mark.parametrize("name", ["RainbowDQN", "Rainbow DQN", "RecurrentPPO"])
+def test_an_algorithm_is_named_as_it_was_asked_for(http, name):
+    """Clients differ in how they call it, and refuse the other's name."""
+    assert asked(http, name).json()["algorithm"]["name"] == name
+
+
 def test_what_is_asked_about_is_filled_in(http):
     spec = asked(http, "GRPO", datasetName="sums", pretrainedModelNameOrPath="tiny", gymEnv="").json()
 
