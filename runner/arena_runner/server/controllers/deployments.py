@@ -43,16 +43,21 @@ class DeploymentsController(Controller):
         """serving revisions that a restarted model server would not take back"""
 
     def reconcile(self) -> None:
-        """Decide, keep the model servers, load what serves, take each rollout one step on."""
+        """Keep the model servers, load what serves, decide, take each rollout one step on.
+
+        In this order, so that nothing is said to serve before its adapter is back where it was taken away: a
+        deployment that returns, a model server that was restarted.
+        """
         if self.world.draining.is_set():
             return
+        looks = self._looks()
+        self.fleet.keep({ref.id: ref for ref in map(model_of, _wanted(looks))})
+        self._tidy(looks)
         for namespace, name in self._living():
             with logs.about(deployment=name):
                 self._decide(namespace, name)
         looks = self._looks()
-        wanted = _once(revision for look in looks for revision in look.wanted)
-        self.fleet.keep({ref.id: ref for ref in map(model_of, wanted)})
-        self._tidy(looks)
+        wanted = _wanted(looks)
         loading = [revision for revision in wanted if revision.state == "loading"]
         for revision in loading:
             with logs.about(deployment=revision.deployment, run_id=revision.run_id):
@@ -250,6 +255,11 @@ class DeploymentsController(Controller):
                 rollouts.take_over(session, self.world, canary)
             else:
                 rollouts.tell_share(look, look.loading)
+
+
+def _wanted(looks: Iterable[Look]) -> list[RevisionRow]:
+    """The revisions whose model servers should run."""
+    return _once(revision for look in looks for revision in look.wanted)
 
 
 def _once(revisions: Iterable[RevisionRow]) -> list[RevisionRow]:

@@ -130,7 +130,7 @@ def _advance(folder: Path, resolvers: Resolvers, requirements: tuple[str, ...], 
 def _begin(root: Path, requirements: tuple[str, ...], target: WheelTarget) -> _Resolver:
     root.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=root, prefix=DRAFT))
-    command = [sys.executable, "-m", "pip", "download", "--no-input", "--disable-pip-version-check"]
+    command = [sys.executable, "-P", "-m", "pip", "download", "--no-input", "--disable-pip-version-check"]
     command += ["--no-color", "--progress-bar", "off", "--only-binary", ":all:"]
     command += ["--log", str(draft / "log.txt"), "--dest", str(draft / "wheels")]
     command += ["--python-version", target.python, "--implementation", target.implementation]
