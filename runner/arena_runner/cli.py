@@ -20,6 +20,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 COMMANDS: dict[str, tuple[str, str]] = {
     "server": ("arena_runner.server.main:command", "Run the control plane of one home."),
     "token": ("arena_runner.server.token_command:command", "Make, list and revoke tokens of a server."),
+    "key": ("arena_runner.server.key_command:command", "Replace the key of a server's secrets."),
     "backup": ("arena_runner.server.backup.make:command", "Copy everything a server knows into one file."),
     "restore": ("arena_runner.server.backup.restore:command", "Make a server's home out of a backup."),
     "work": ("arena_runner.work:command", "Take jobs from a server and train them."),

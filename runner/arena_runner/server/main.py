@@ -29,7 +29,7 @@ from arena_runner.server.auth import issue_embedded
 from arena_runner.server.faults import fault_of
 from arena_runner.server.home import Home
 from arena_runner.server.plant import Plant
-from arena_runner.server.services import resources
+from arena_runner.server.services import resources, secrets
 from arena_runner.server.settings import load_settings, load_tiers
 from arena_runner.server.store.address import VARIABLE, database_of
 from arena_runner.server.store.database import Store
@@ -82,6 +82,7 @@ def serve(home: Home, host: str, port: int, mlflow_uri: str | None, database: st
         previous = life.remembered(home)
         token = issue_embedded(world, previous.token if previous else None)
         resources.forget_old_answers(world)
+        secrets.renew(world)
         listener = life.listen(host, port, previous.port if previous else None)
         bound = listener.getsockname()[1]
         world.links.server = f"http://{_reachable(host)}:{bound}"

@@ -83,6 +83,36 @@ def require(session: Session, world: World, names: Iterable[str]) -> None:
         raise RefusedError(422, "missing-secret", lacking(missing), {"missing": ",".join(missing)})
 
 
+def renew(world: World) -> int:
+    """Encrypt with the newest key what was with an older one; how many were."""
+    renewed = 0
+    with world.store.write() as session:
+        for row in session.scalars(select(SecretRow)):
+            if not _newest_opens(world, row) and (value := _opened(world, row)) is not None:
+                row.value = _closed(world, row.name, value)
+                renewed += 1
+    if renewed:
+        log.info("%d secrets are encrypted with the newest key now", renewed)
+    return renewed
+
+
+def waiting(world: World) -> tuple[str, ...]:
+    """Names of those that only an older key opens."""
+    with world.store.read() as session:
+        rows = session.scalars(select(SecretRow).order_by(SecretRow.name))
+        return tuple(
+            row.name for row in rows if not _newest_opens(world, row) and _opened(world, row) is not None
+        )
+
+
+def _newest_opens(world: World, row: SecretRow) -> bool:
+    try:
+        world.keys.newest.fernet.decrypt(row.value.encode())
+    except InvalidToken:
+        return False
+    return True
+
+
 def _closed(world: World, name: str, value: str) -> str:
     return world.keys.fernet.encrypt(json.dumps([name, value]).encode()).decode()
 
