@@ -179,6 +179,12 @@ def test_a_wrong_token_is_said(client):
     assert done.text.startswith("Error: Invalid API key")
 
 
+def test_a_partners_user_is_told_apart_by_the_id_the_client_sends(site, client):
+    partner = {"ARENA_ORG_KEY": site.token, "ARENA_EXTERNAL_USER_ID": "u-17"}
+
+    assert "/u-17" in client.arena("user", "profile", **partner).text
+
+
 def test_a_run_is_stopped_listed_resumed_and_measured(site, client):
     name = mine(client, "stopped")
     submit(client, name)

@@ -26,7 +26,7 @@ SECTIONS = (
 RENAMED = {"selection": "tournament_selection"}
 OURS = {
     "algorithm": ("normalization", "kl_estimator", "clip_coef_high", "label_smoothing"),
-    "training": ("eval_rows", "test_rows"),
+    "training": ("eval_rows", "test_rows", "eval_episodes", "test_episodes"),
     "tournament_selection": ("strategy",),
 }
 """Knobs of this project, which one of the published clients does not know and so refuses."""
