@@ -17,7 +17,7 @@ from arena_runner.adapters import Population
 
 
 class DivergedError(ArenaError):
-    """A member's gradients are no longer numbers."""
+    """The gradients of every member that is trained are no longer numbers."""
 
 
 class StackedAdamW:
@@ -48,17 +48,19 @@ class StackedAdamW:
             clip: largest gradient norm per member; 0 or absent means no clipping.
 
         Returns:
-            Each stepping member's gradient norm before clipping.
+            Each member's gradient norm before clipping; one that is no finite number was skipped.
+
+        Raises:
+            DivergedError: Not one of them has gradients that are numbers.
         """
         population = self._population
         norms = {m: float(population.grads[population.span(m)].norm()) for m in lr}
-        for member, norm in norms.items():
-            if not norm < float("inf"):
-                raise DivergedError(
-                    f"member {member} has diverged: its gradient norm is {norm}; lower its learning rate"
-                )
-        if lr:
-            self._launch(sorted(lr), lr, {m: _clip(norms[m], clip.get(m, 0.0)) for m in lr})
+        sound = [m for m, norm in norms.items() if norm < float("inf")]
+        if norms and not sound:
+            told = ", ".join(f"m{m}" for m in sorted(norms))
+            raise DivergedError(f"{told}: the gradients are no numbers any more; lower the learning rate")
+        if sound:
+            self._launch(sorted(sound), lr, {m: _clip(norms[m], clip.get(m, 0.0)) for m in sound})
             population.sync()
         population.zero_grad()
         return norms

@@ -96,6 +96,20 @@ def pack(
         yield _tensors(waiting, device)
 
 
+def apart(piece: Pack, logprobs_K: torch.Tensor) -> list[Pack]:
+    """One pack for each member where some logprobs of a mixed pack are no numbers; else nothing.
+
+    A member that has diverged must stay alone: in a backward pass zero times NaN would reach its neighbours' gradients.
+    """
+    members = list(dict.fromkeys(group.member for group in piece.groups))
+    if len(members) == 1 or bool(logprobs_K.isfinite().all()):
+        return []
+    return [
+        _tensors([group for group in piece.groups if group.member == member], piece.input_ids.device)
+        for member in members
+    ]
+
+
 def _fed(group: Group, *, shared: bool) -> int:
     return group.tokens if shared else group.padded_tokens
 

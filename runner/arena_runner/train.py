@@ -11,6 +11,7 @@ Called by `worker` and `foreground`.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -50,6 +51,12 @@ from arena_runner.trained import Lived
 
 PATIENCE = 10
 """iterations in a row without any signal after which a run fails instead of spending more"""
+
+
+DIVERGED = (
+    "{} has diverged: its gradients are no numbers, and it learned nothing in this iteration. It stays as it is until "
+    "evolution overwrites it; a lower learning rate would have spared it"
+)
 
 
 class NoSignalError(ArenaError):
@@ -148,6 +155,8 @@ class _Run:
         self._judged = {}
         for member in active:
             self.ports.emit(metrics.of_iteration(member, done[member.index], seconds=seconds))
+            if not math.isfinite(done[member.index].metrics.get("grad_norm", 0.0)):
+                self.ports.emit(Log(level="warning", message=DIVERGED.format(member.name)))
             self.ports.emit(self._progress(after[member.index], done[member.index], seconds))
         least = min(m.step for m in members)
         self.ports.emit(metrics.of_process(least, seconds=seconds, **self.parts.process()))

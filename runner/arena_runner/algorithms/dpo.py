@@ -12,6 +12,7 @@ arXiv 2404.19733.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ from torch.nn.functional import logsigmoid
 
 from arena_runner import ops, seeds
 from arena_runner.learner import Learner, MemberUpdate
-from arena_runner.packing import Group, Pack, pack
+from arena_runner.packing import Group, Pack, apart, pack
 from arena_runner.policy_batch import Sums
 
 
@@ -85,7 +86,10 @@ def accumulate(
     """Add the members' gradients to the population's; returns their metrics. Takes no optimizer step."""
     wide, count = learner.population.masters, {m: sum(p.member == m for p in pairs) for m in members}
     sums = Sums(members, wide)
-    for piece, owned in _packs(learner, pairs, members):
+    waiting = deque(_packs(learner, pairs, members))
+    while waiting:
+        piece = waiting.popleft()
+        owned = [pairs[group.rows[0] // 2] for group in piece.groups]
         rates = {p.member: settings[p.member].dropout for p in owned}
         logp = ops.logprobs(
             learner.base,
@@ -94,6 +98,9 @@ def accumulate(
             torch.ones(len(piece.rows), device=piece.rows.device),
             dropout=ops.dropout(piece, rates, key),
         )
+        if alone := apart(piece, logp):
+            waiting.extendleft(reversed(alone))
+            continue
         answers = _answers(logp, owned)
         loss = _loss(answers, [settings[p.member] for p in owned])
         share = torch.tensor([1.0 / count[p.member] for p in owned], dtype=wide.dtype, device=wide.device)
@@ -119,7 +126,7 @@ def log_probabilities(learner: Learner, pair: Pair, *, reference: bool = False) 
     One pair alone in its pack, so that the numbers depend on the pair and the weights and on nothing beside them:
     a policy that equals the reference has a margin of exactly zero.
     """
-    ((piece, _),) = _packs(learner, [pair], [pair.member])
+    (piece,) = _packs(learner, [pair], [pair.member])
     ones = torch.ones(len(piece.rows), device=piece.rows.device)
     logp = ops.logprobs(learner.base, learner.population, piece, ones, reference=reference)
     chosen, rejected = (float(part.sum()) for part in _split(logp, [pair]))
@@ -132,10 +139,8 @@ def margin(learner: Learner, pair: Pair) -> float:
     return (chosen - pair.reference[0]) - (rejected - pair.reference[1])
 
 
-def _packs(
-    learner: Learner, pairs: Sequence[Pair], members: Sequence[int]
-) -> Iterator[tuple[Pack, list[Pair]]]:
-    """Packs of whole pairs, one member after another, each with the pairs it holds in order."""
+def _packs(learner: Learner, pairs: Sequence[Pair], members: Sequence[int]) -> Iterator[Pack]:
+    """Packs of whole pairs, one member after another; a pair's number is half its first row's."""
     wanted = [row for row, pair in enumerate(pairs) if pair.member in members]
     ordered = sorted(wanted, key=lambda row: pairs[row].member)
     groups = [
@@ -144,8 +149,7 @@ def _packs(
         for p in [pairs[row]]
     ]
     budget, base = learner.tokens_per_backward, learner.base
-    for piece in pack(groups, budget, base.device, shared=base.packs, whole=True):
-        yield piece, [pairs[group.rows[0] // 2] for group in piece.groups]
+    return pack(groups, budget, base.device, shared=base.packs, whole=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ It does not sample, score or schedule: `train` does.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -28,7 +29,7 @@ from torch import Tensor
 
 from arena_runner import ops
 from arena_runner.learner import Learner, MemberUpdate
-from arena_runner.packing import Pack
+from arena_runner.packing import Pack, apart
 from arena_runner.policy_batch import PolicyBatch, ScoredGroup, Sums
 
 
@@ -193,10 +194,15 @@ def accumulate(
     packs = list(batch.packs(learner, members, held))
     if not batch.old and any(settings[m].update_epochs > 1 for m in members):
         _remember(learner, batch, settings, packs)
-    for piece in packs:
+    waiting = deque(packs)
+    while waiting:
+        piece = waiting.popleft()
         knobs = Knobs(batch, piece, settings)
         reference = _reference(learner, batch, piece, knobs)
         now = ops.logprobs(learner.base, learner.population, piece, knobs.of("temperature"))
+        if alone := apart(piece, now):
+            waiting.extendleft(reversed(alone))
+            continue
         old = batch.old.of(piece) if batch.old else now.detach()
         logp = Logprobs(now, old, reference, batch.behaviour.of(piece))
         token_loss(logp, batch, piece, knobs, sums).backward()

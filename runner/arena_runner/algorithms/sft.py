@@ -5,6 +5,7 @@ Prompt tokens are read and never learned. Rows are packed beside each other with
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ import torch
 
 from arena_runner import ops, seeds
 from arena_runner.learner import Learner, MemberUpdate
-from arena_runner.packing import Group, pack
+from arena_runner.packing import Group, apart, pack
 from arena_runner.policy_batch import Sums
 
 
@@ -76,13 +77,18 @@ def accumulate(
     groups = sorted((g for g in groups if g.member in members), key=lambda g: g.member)
     tokens = {m: sum(len(e.target_ids) for e in examples if e.member == m) for m in members}
     sums = Sums(members, wide)
-    for piece in pack(groups, learner.tokens_per_backward, base.device, shared=base.packs):
+    waiting = deque(pack(groups, learner.tokens_per_backward, base.device, shared=base.packs))
+    while waiting:
+        piece = waiting.popleft()
         owners = torch.tensor([examples[row].member for row in piece.rows.tolist()], device=base.device)
         weight = torch.tensor(
             [1.0 / tokens[m] for m in owners.tolist()], dtype=wide.dtype, device=base.device
         )
         dropout = ops.dropout(piece, {g.member: settings[g.member].dropout for g in piece.groups}, key)
         logp = ops.logprobs(base, learner.population, piece, torch.ones_like(weight), dropout=dropout)
+        if alone := apart(piece, logp):
+            waiting.extendleft(reversed(alone))
+            continue
         (-logp * weight).sum().backward()
         sums.add(owners, loss=-logp.detach() * weight)
     return {m: sums.of(m) for m in members}

@@ -52,6 +52,7 @@ def _choose(logits: Tensor, temperature: Tensor, uniform: Tensor, greedy: Tensor
     token = best[:, 0]
     if not bool(greedy.all()):
         token = torch.where(greedy, token, _search(blocks, sums, uniform))
+    token = token.clamp(max=mass.shape[1] - 1)
     share = mass.gather(1, token[:, None])[:, 0].double() / sums.sum(-1)
     return token, share.log().to(wide)
 
@@ -61,6 +62,7 @@ def _search(blocks: Tensor, sums: Tensor, uniform_B: Tensor) -> Tensor:
     edges = sums.cumsum(-1)
     target = _below(uniform_B * edges[:, -1], edges[:, -1])
     block = torch.searchsorted(edges, target[:, None], right=True)  # (B, 1)
+    block = block.clamp(max=edges.shape[1] - 1)  # of a member that has diverged: nothing exceeds NaN
     before = torch.where(block > 0, edges.gather(1, (block - 1).clamp(min=0)), 0.0)[:, 0]
     row = torch.arange(blocks.shape[0], device=blocks.device)
     inside = blocks[row, block[:, 0]].double().cumsum(-1)  # (B, BLOCK)

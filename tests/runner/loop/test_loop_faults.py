@@ -4,8 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
+from arena_gitops.spec.job import ResumeState
 from arena_runner import checkpoint
+from arena_runner.ports import InterruptedRunError
 
 
 class Choking:
@@ -88,3 +91,29 @@ def test_running_out_of_memory_ends_the_run_with_what_to_lower(lab, error):
 def test_a_fault_of_our_own_is_not_the_users(lab):
     with pytest.raises(RuntimeError, match="shapes"):
         lab.train(lab.job("SFT"), "run", Choking(RuntimeError("shapes do not fit")))
+
+
+@pytest.mark.parametrize("algorithm", ["GRPO", "SFT", "DPO"])
+def test_a_member_that_diverges_is_overwritten_by_the_next_generation_and_ends_nobodys_run(lab, algorithm):
+    """Its neighbours in the same packs go on learning; the run ends well."""
+    job = lab.job(
+        algorithm, training={"max_steps": 64 if algorithm == "GRPO" else 32, "pop_size": 3, "evo_steps": 3}
+    )
+    with pytest.raises(InterruptedRunError):
+        lab.train(job, "run", lab.ports(stop_after=1))
+    state = checkpoint.state_folders(lab.folder / "run" / "states")[-1]
+    adapters = load_file(state / checkpoint.ADAPTERS)
+    adapters["masters"][2:4] = 1e25  # two rows of three times two: m1
+    save_file(adapters, state / checkpoint.ADAPTERS)
+    resume = ResumeState(iteration=1, files={})
+    again = lab.run(job.model_copy(update={"resume": resume}), resume=state)
+
+    warned = [e.message for e in again.of("log") if "has diverged" in e.message]
+    copied = [r for e in again.of("evolution") for r in e.records if r.member == 1 and r.parent != 1]
+    learned = [e.member for e in again.of("metrics") if "grad_norm" in e.values]
+    assert {message[:2] for message in warned} == (
+        {"m1"} if algorithm != "GRPO" else set()
+    )  # it says one thing only
+    assert copied
+    assert {0, 2} <= set(learned[:2])
+    assert learned.count(1) >= 1  # a copy of a sound member, it learns again

@@ -89,8 +89,22 @@ def test_copying_a_place_takes_moments_and_step_count_along(learner):
     )
 
 
-def test_gradients_that_are_no_numbers_stop_the_member_by_name(learner):
-    learner.population.grads[learner.population.span(2)] = float("nan")
+def test_a_member_whose_gradients_are_no_numbers_is_skipped_and_the_others_step(learner):
+    population, optimizer = learner.population, learner.optimizer
+    population.grads[:] = 0.5
+    population.grads[population.span(2)] = float("nan")
+    before = population.masters.clone()
+    norms = optimizer.step({0: 1e-3, 2: 1e-3}, {})
 
-    with pytest.raises(DivergedError, match="member 2 has diverged"):
+    assert norms[2] != norms[2]
+    assert population.masters[population.span(2)].equal(before[population.span(2)])
+    assert not population.masters[population.span(0)].equal(before[population.span(0)])
+    assert (optimizer.steps[0], optimizer.steps[2]) == (1, 0)
+    assert not population.grads.any()
+
+
+def test_gradients_of_which_none_are_numbers_stop_the_run(learner):
+    learner.population.grads[:] = float("nan")
+
+    with pytest.raises(DivergedError, match="m0, m2: the gradients are no numbers any more"):
         learner.optimizer.step({0: 1e-3, 2: 1e-3}, {})
