@@ -10,6 +10,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from arena_gitops import __version__
 
@@ -107,3 +108,27 @@ def test_arena_is_who_came_last_and_arena_gitops_always_ours(wheels, tmp_path, o
     environment.uninstall("agilerl-arena")
     environment.lend()
     assert environment.run("arena-gitops", "completion", "bash", "--name", "arena-gitops")
+
+
+def test_the_action_of_the_example_installs_from_a_folder_of_wheels(wheels, tmp_path):
+    """Its own `run:` block; what the command needs beside itself is lent, so that no index is asked."""
+    environment = Environment(tmp_path / "env")
+    for name in ("pip", "click"):
+        (environment.packages / name).symlink_to(Path(sysconfig.get_path("purelib")) / name)
+    action = YAML(typ="safe").load(ROOT / "examples/infra-repo/.github/actions/arena/action.yml")
+    (step,) = action["runs"]["steps"]
+    inputs = {"version": action["inputs"]["version"]["default"], "find-links": str(wheels[OURS].parent)}
+    named = {key: inputs[value.split(".")[1].removesuffix(" }}")] for key, value in step["env"].items()}
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("ARENA_", "PYTHON"))}
+    path = f"{environment.bin}:{os.environ['PATH']}"
+    alone = {"PATH": path, "PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1", "HOME": str(environment.home)}
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+        env={**kept, **named, **alone},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"arena {__version__} (arena-gitops)\n"
+    assert (environment.packages / "arena_gitops" / "cli" / "starter" / "github" / "workflows").is_dir()
