@@ -23,8 +23,8 @@ environment:
 training: {max_steps: 100000, evo_steps: 5, pop_size: 2, evaluation_interval: 5}
 network: {pretrained_model_name_or_path: Qwen/Qwen2.5-0.5B-Instruct, max_context_length: 256}
 """
-DQN = """
-algorithm: {name: DQN}
+CQN = """
+algorithm: {name: CQN}
 environment: {name: LunarLander-v3, num_envs: 16}
 training: {max_steps: 1000000, target_score: 200.0, pop_size: 4, evo_steps: 10000}
 network:
@@ -43,7 +43,7 @@ def clients(client_of, tutorial):
     for client in made.values():
         tutorial.write(client.folder)
         (client.folder / "current.yaml").write_text(CURRENT)
-        (client.folder / "dqn.yaml").write_text(DQN)
+        (client.folder / "cqn.yaml").write_text(CQN)
     options = ["--category", "reasoning", "--column-mapping", MAPPING]
     hub = ["--hf-dataset", "openai/gsm8k", "--hf-config", "main", "--hf-split", "train"]
     made["0.9.0"].arena("datasets", "create", "gsm8k", *options, *hub)
@@ -155,7 +155,7 @@ def test_a_failing_reward_is_one_message_and_starts_nothing(site, client, code, 
 
 
 def test_what_this_server_cannot_train_yet_is_one_message(client):
-    done = submit(client, mine(client, "dqn"), manifest="dqn.yaml", reward=None, expect=1)
+    done = submit(client, mine(client, "cqn"), manifest="cqn.yaml", reward=None, expect=1)
 
     assert "this server cannot train that yet" in done.text
     assert "Traceback" not in done.text
