@@ -239,29 +239,31 @@ class Exam:
         )
 
 
-def teach(school: School, out: Path, seconds: float, *, seed: int, label: str, shuffled: bool) -> list[Exam]:
-    """One start, GRPO and SFT from there for equal CPU seconds, and what they came to."""
-    base = school.exam("base", None)
-    print(f"{label}\n  {base.line()}", flush=True)
+def teach(school: School, out: Path, seconds: float, *, seed: int, label: str, shuffled: bool) -> None:
+    """One start, GRPO and SFT from there for equal CPU seconds, and what they came to; kept after every step."""
+    lessons: dict[str, Lesson] = {}
+    exams: list[Exam] = []
+
+    def note(exam: Exam) -> None:
+        exams.append(exam)
+        print(f"  {exam.line()}", flush=True)
+        keep(out, label, lessons, exams, school.course)
+
+    print(label, flush=True)
+    note(school.exam("base", None))
     start, at_start = school.just_formatted(
         school.imitate("sft", SFT_ROWS, every=2, seconds=SFT_SECONDS, start=None)
     )
-    print(f"  {at_start.line()}", flush=True)
-    practised = school.practise("grpo", 2, seconds=seconds, start=start, seed=seed)
-    exams = [base, at_start, school.exam(f"GRPO {practised.spent:.0f} CPU-s", practised.best())]
-    print(f"  {exams[-1].line()}", flush=True)
-    more = school.imitate("control", 10**6, every=10, seconds=practised.spent, start=start)
-    lessons = {"grpo": practised, "sft": more}
-    for which, adapter in (("best", more.best()), ("last", more.last())):
-        exams.append(school.exam(f"SFT {more.spent:.0f} CPU-s, {which}", adapter))
-        print(f"  {exams[-1].line()}", flush=True)
+    note(at_start)
+    practised = lessons["grpo"] = school.practise("grpo", 2, seconds=seconds, start=start, seed=seed)
+    note(school.exam(f"GRPO {practised.spent:.0f} CPU-s", practised.best()))
+    more = lessons["sft"] = school.imitate("control", 10**6, every=10, seconds=practised.spent, start=start)
+    note(school.exam(f"SFT {more.spent:.0f} CPU-s, best", more.best()))
+    note(school.exam(f"SFT {more.spent:.0f} CPU-s, last", more.last()))
     if shuffled:
         lost = school.practise("shuffled", 1, seconds=seconds, start=start, seed=seed, shuffled=True)
         lessons["shuffled"] = lost
-        exams.append(school.exam(f"shuffled {lost.spent:.0f} CPU-s, last", lost.last()))
-        print(f"  {exams[-1].line()}", flush=True)
-    keep(out, label, lessons, exams, school.course)
-    return exams
+        note(school.exam(f"shuffled {lost.spent:.0f} CPU-s, last", lost.last()))
 
 
 def keep(out: Path, label: str, lessons: Mapping[str, Lesson], exams: Sequence[Exam], course: Course) -> None:
@@ -287,7 +289,8 @@ def keep(out: Path, label: str, lessons: Mapping[str, Lesson], exams: Sequence[E
             file.write(f"## {row['question']}\n\nright: {row['answer'].rpartition('#### ')[2]}\n\n")
             for exam, text in zip(exams, texts, strict=True):
                 file.write(f"{exam.name}:\n\n```\n<think>{text}\n```\n\n")
-    _draw(out / f"{label}.png", lessons)
+    if lessons:
+        _draw(out / f"{label}.png", lessons)
 
 
 def _draw(path: Path, lessons: Mapping[str, Lesson]) -> None:
@@ -311,7 +314,8 @@ def _draw(path: Path, lessons: Mapping[str, Lesson]) -> None:
             axis.set_title(f"{part}, evaluation rows", fontsize=9)
             axis.set_xlabel("CPU seconds")
             axis.set_ylim(0, 1)
-    axes[0].legend(fontsize=8)
+    if axes[0].lines:
+        axes[0].legend(fontsize=8)
     figure.tight_layout()
     figure.savefig(path, dpi=80)
 
