@@ -27,6 +27,11 @@ _KINDS: dict[str, str] = {
 }
 _ANY = re.compile(r"(?<![A-Za-z0-9_-])(?:" + "|".join(f"({pattern})" for pattern in _KINDS.values()) + ")")
 _NAMES = tuple(_KINDS)
+_BEGINNINGS = (
+    *("arena_pat_", "sk-", "hf_", "AKIA", "ASIA", "github_pat_", "glpat-", "xox", "AIza", "-----BEGIN"),
+    *(f"gh{letter}_" for letter in "pousr"),
+)
+"""Of every kind, what it cannot do without: looked for first, because it is fast."""
 
 
 def misplaced(document: Document) -> Iterator[Diagnostic]:
@@ -53,6 +58,8 @@ def _texts(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
 
 def find(text: str, file: str) -> Iterator[Diagnostic]:
     """Every literal secret in a file's text, at its place."""
+    if not any(beginning in text for beginning in _BEGINNINGS):
+        return
     for match in _ANY.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
         column = match.start() - (text.rfind("\n", 0, match.start()) + 1) + 1

@@ -105,8 +105,9 @@ def _read(catalog: Catalog, path: str) -> list[Document]:
     if any(problem.severity is Severity.ERROR for problem in reading.problems):
         catalog.unreadable.add(path)
     catalog.problems.extend(credentials.find(data.decode(errors="replace"), path))
-    for document in reading.documents:
-        catalog.problems.extend(credentials.misplaced(document))
+    if b"secret" in data or b"\\" in data:  # a reference, or an escape that may spell one
+        for document in reading.documents:
+            catalog.problems.extend(credentials.misplaced(document))
     return list(reading.documents)
 
 

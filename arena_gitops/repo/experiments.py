@@ -12,7 +12,7 @@ from arena_gitops.repo.catalog import Catalog, Entry
 from arena_gitops.repo.compose import Choice, Composition
 from arena_gitops.repo.manifests import Effective
 from arena_gitops.repo.resolution import Input, Resolution
-from arena_gitops.repo.stored import Renamed, Spans, envelope, spans_of
+from arena_gitops.repo.stored import Renamed, Spans, dumped, envelope, spans_of
 from arena_gitops.spec.digest import Fingerprint
 from arena_gitops.spec.identity import fingerprint_of
 from arena_gitops.spec.job import BaseInput, DatasetInput, EnvironmentInput, JobInputs, ModelRef, RewardInput
@@ -101,8 +101,8 @@ class ExperimentBuilder:
                 "max_runtime_s": resource.budget.max_runtime,
                 "max_credits": resource.budget.max_credits,
             },
-            "retry": resource.retry.model_dump(mode="json"),
-            "on_upstream_change": resource.on_upstream_change.model_dump(mode="json"),
+            "retry": dumped(resource.retry),
+            "on_upstream_change": dumped(resource.on_upstream_change),
             "rerun": resource.rerun,
         }
         shared = {

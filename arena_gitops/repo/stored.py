@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from arena_gitops.errors import Span
 from arena_gitops.repo.catalog import Entry
 from arena_gitops.repo.document import Path, Place
-from arena_gitops.spec.resource import Resource
+from arena_gitops.spec.resource import Frozen, Resource
 
 Renamed = Mapping[tuple[str, ...], str]
 """Path in a document → dotted path in the stored spec, where they differ."""
@@ -46,8 +46,14 @@ def envelope(resource: Resource) -> dict[str, Any]:
         "description": resource.description,
         "labels": dict(resource.labels),
         "owner": resource.owner,
-        "lifecycle": resource.lifecycle.model_dump(mode="json"),
+        "lifecycle": dumped(resource.lifecycle),
     }
+
+
+@lru_cache(maxsize=1 << 10)
+def dumped(settings: Frozen) -> dict[str, Any]:
+    """A few settings as JSON, one mapping for equal ones; not to be changed."""
+    return settings.model_dump(mode="json")
 
 
 def spans_of(entry: Entry, renamed: Renamed) -> Spans:

@@ -195,7 +195,7 @@ class _Composer:
         merge: tuple[Any, Place] | None = None
         while type(event := self.next()) is not MappingEndEvent:
             place = _place(event)
-            key = self.key(event, path, depth)
+            key = self.key(event, path, depth, place)
             if key == "<<" and event.implicit[0]:
                 if merge is not None:
                     self.duplicate("<<", merge[1], place)
@@ -212,8 +212,7 @@ class _Composer:
             self.merge(found, merge[0], path, merge[1])
         return found
 
-    def key(self, event: Any, path: Path, depth: int) -> str:
-        place = _place(event)
+    def key(self, event: Any, path: Path, depth: int, place: Place) -> str:
         if type(event) is not ScalarEvent:
             self.node(event, (*path, "?"), depth + 1)
             self.report("a key must be text", "key-not-text", place)
@@ -266,6 +265,7 @@ def _alike(items: tuple[tuple[Path, Place], ...]) -> dict[Path, Place]:
     return dict(items)
 
 
+@lru_cache(maxsize=1 << 12)
 def _is_text(text: str) -> bool:
     try:
         return isinstance(resolve(text), str)

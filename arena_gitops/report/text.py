@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from arena_gitops.plan.model import Action, Change, CheckStatus, FieldChange, Plan
 from arena_gitops.report import diffs, words
+from arena_gitops.report.untrusted import plain
 
 _STYLES: dict[str, str] = {"green": "32", "yellow": "33", "red": "31", "cyan": "36", "bold": "1", "dim": "2"}
 
@@ -51,9 +52,10 @@ class Piece:
     style: str = ""
 
     def render(self, *, colour: bool) -> str:
-        """With ANSI codes, or as it is."""
+        """With ANSI codes of ours, and none of whoever wrote the text; one line, whatever it holds."""
         code = _STYLES.get(self.style) if colour else None
-        return f"\x1b[{code}m{self.text}\x1b[0m" if code and self.text else self.text
+        text = self.text if self.text.isprintable() else plain(self.text)
+        return f"\x1b[{code}m{text}\x1b[0m" if code and text else text
 
 
 Line = tuple[Piece, ...]

@@ -69,8 +69,8 @@ def fingerprint(data: Any, meta: Any, parents: Iterable[Fingerprint] = ()) -> Fi
     return Fingerprint(
         data=sha256_json(data),
         meta=sha256_json(meta),
-        parents_data=sha256_json(sorted(_digest_of(p.data, p.parents_data) for p in parents)),
-        parents_meta=sha256_json(sorted(_digest_of(p.meta, p.parents_meta) for p in parents)),
+        parents_data=_digest_of(*sorted(_digest_of(p.data, p.parents_data) for p in parents)),
+        parents_meta=_digest_of(*sorted(_digest_of(p.meta, p.parents_meta) for p in parents)),
     )
 
 

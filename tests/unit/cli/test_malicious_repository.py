@@ -11,6 +11,12 @@ import pytest
 from loopback import scripted as loopback_scripted
 from repos import commit, put, write
 
+from arena_gitops.plan.build import build
+from arena_gitops.plan.model import Plan
+from arena_gitops.report import text as report_text
+from arena_gitops.spec.wire import Owner
+from arena_gitops.state import DesiredState, ObservedState
+
 GIGABYTE = 1 << 30
 ARENA = [str(Path(sys.executable).parent / "arena-gitops")]
 """the script: `python -m` would look for modules in the hostile folder first, before a line of ours has run"""
@@ -219,3 +225,54 @@ def test_workflow_commands_in_descriptions_are_no_lines_of_their_own(plan, tmp_p
     code, out, _, _ = plan(root, "--format", form)
     assert code == 0, out
     assert [line for line in out.splitlines() if line.lstrip().startswith("::")] == []
+
+
+HOSTED = {"Content-Type": "application/json"}
+NOTHING = [(200, b"[]", HOSTED), (200, b"[]", HOSTED), (200, b"[]", HOSTED), (200, b'{"tiers": {}}', HOSTED)]
+"""What hosted Arena says where there is nothing: projects, datasets, deployments, tiers."""
+
+
+def hosted(root, url):
+    return commit(write(root, stack="team", targets=f'prod: {{platform: arena_cloud, url: "{url}"}}'))
+
+
+def test_a_plan_for_hosted_arena_only_looks_and_only_there(plan, tmp_path, pinned):
+    pinned.will(*NOTHING)
+    code, out, _, _ = plan(hosted(tmp_path / "repository", pinned.url))
+    assert code == 0, out
+    assert "to create" in out
+    assert {request.method for request in pinned.asked} == {"GET"}
+    assert {request.headers.get("authorization") for request in pinned.asked} == {"Bearer the-token"}
+    assert all(request.path.startswith("/api/cli/v1/") for request in pinned.asked)
+
+
+def test_a_hosted_target_that_only_the_repository_names_gets_no_token(plan, tmp_path, pinned, attacker):
+    root = hosted(tmp_path / "repository", attacker.url)
+    code, out, _, _ = plan(root)  # the pinned server is asked, in its own protocol
+    assert code == 0, out
+    code, out, _, _ = plan(root, "--target", "prod")
+    assert code == 6, out
+    assert attacker.asked == []
+
+
+def test_a_redirect_of_hosted_arena_is_not_followed(plan, tmp_path, pinned, attacker):
+    root = hosted(tmp_path / "repository", pinned.url)
+    pinned.will((307, b"", {"Location": f"{attacker.url}/api/cli/v1/projects"}))
+    code, out, _, _ = plan(root)
+    assert code == 1, out
+    assert attacker.asked == []
+
+
+def test_nothing_of_what_a_run_or_a_platform_says_is_a_line_of_its_own():
+    """A reward may fail with any words, and hosted Arena names what it likes."""
+    evil = "fine\n::add-mask::x\r::error::y\x1b[2J"
+    nothing = build(DesiredState(Owner(stack="team"), {}), ObservedState("arena_cloud"), target=evil)
+    change = {"address": "experiment/x", "action": "held", "reason": "run_failed", "message": evil}
+    check = {"name": "leftovers", "status": "warn", "message": evil}
+    planned = Plan.model_validate({**nothing.model_dump(), "changes": [change], "checks": [check]})
+    for text in (
+        report_text.render(planned),
+        report_text.render(planned, colour=True).replace("\x1b[0m", ""),
+    ):
+        assert [line for line in text.splitlines() if line.lstrip().startswith("::")] == []
+        assert "\x1b[2J" not in text
