@@ -31,6 +31,8 @@ PROMPT = 8
 """tokens of a probe's prompt"""
 CALIBRATE = (8, 32)
 """completions and tokens of the bare base model: 256 in all"""
+CALIBRATE_EXACT = (4, 6)
+"""the same in fp32, where `EXACT` is far above what is found, and this only sees whether it is the same model"""
 PROBE = (2, 4, 12, 24)
 """tokens sampled for a targeted layer, the first by the prompt's own forward; more where fewer could not tell"""
 EXACT = 1e-3
@@ -229,7 +231,7 @@ def _sizes(base: BaseModel, targets: Sequence[str]) -> dict[str, float]:
 
 def calibrate(base: BaseModel, subject: Subject) -> Noise:
     """Measure engine and format against each other on the bare base model."""
-    count, length = CALIBRATE
+    count, length = CALIBRATE_EXACT if base.dtype is torch.float32 else CALIBRATE
     apart = differences(base, subject, [(None, None, prompt(base, i)) for i in range(count)], length)
     noise = Noise(float(apart.abs().mean()), float(apart.square().mean().sqrt()))
     limit = 10 * EXACT if base.dtype is torch.float32 else 1.0
