@@ -150,7 +150,7 @@ def test_keys_of_an_earlier_adapter_that_are_used_again_are_found_by_the_path_ha
         return attend(self, layer, heads._replace(k=k, v=v))
 
     monkeypatch.setattr(kv.Prefill, "attend", stale)
-    with refused("alone is not served as it should be"):
+    with refused("nats per token"):
         torch_proof.prove(learner.base, learner.population, engine)
 
 
