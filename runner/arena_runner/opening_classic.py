@@ -111,7 +111,9 @@ def _worlds(job: JobSpec, manifest: Manifest) -> Iterator[OpenWorld]:
     given, training = job.inputs.environment, manifest.classic
     assert training is not None
     gym_id = given.gym_id if given is not None else _environment(manifest).name
-    options: dict[str, Any] = dict(given.env_config) if given is not None else {}
+    written = _environment(manifest).env_config
+    options: dict[str, Any] = dict(written) if isinstance(written, dict) else {}
+    options |= given.env_config if given is not None else {}
     if gym_id is None:
         raise JobError("environments from an archive have no room yet: name a registered Gymnasium id")
     longest = training.eval_steps

@@ -109,13 +109,16 @@ class GymEnvironment(Section):
     num_envs: Positive = 32
     version: str | Int | None = None
     custom: Bool = False
-    default_type: str = "float32"
+    default_type: Annotated[str | None, Only("float32", why="policies are trained in float32")] = None
     entrypoint: str | None = None
     factory: str | None = None
     path: str | None = None
     env_config: dict[str, JsonValue] | str | None = None
-    env_wrappers: tuple[str | tuple[str, dict[str, JsonValue]], ...] | None = None
-    sync: Bool = False
+    """what the environment's constructor is given"""
+    env_wrappers: Annotated[
+        tuple[str | tuple[str, dict[str, JsonValue]], ...] | None, Only(None, why="wrappers have no room yet")
+    ] = None
+    sync: Annotated[Bool | None, NotActedOn("environments are stepped where that is cheapest")] = None
 
 
 class OfflineEnvironment(GymEnvironment):

@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from arena_gitops.spec.manifest.sections import TextNetwork
 from arena_gitops.spec.numbers import Bool, Float, Int
-from arena_gitops.spec.section import Section
+from arena_gitops.spec.section import NotActedOn, Only, Section
 
 Positive = Annotated[Int, Field(gt=0)]
 AboveOne = Annotated[Int, Field(gt=1)]
@@ -150,10 +150,15 @@ Encoder = Annotated[Mlp | Cnn | CnnLstm | Lstm | MultiInput | Simba, Field(discr
 
 
 class _Classic(Section):
-    random_seed: Int | None = None
     simba: Bool = False
-    squash_output: Bool = False
-    has_evolvable_encoder: Bool = False
+
+    random_seed: Annotated[Int | None, NotActedOn("mutation.rand_seed seeds the whole run")] = None
+    squash_output: Annotated[
+        Bool | None, Only(False, why="squashed stochastic policies have no room yet; SAC is one")
+    ] = None
+    has_evolvable_encoder: Annotated[Bool | None, NotActedOn("mutation.probabilities say what evolves")] = (
+        None
+    )
 
 
 class ClassicNetwork(_Classic):

@@ -73,11 +73,20 @@ def fill(document: Canonical, algorithm: Published) -> None:
         if algorithm.family == "gym":
             sections["mutation"]["probabilities"] |= {"arch_mut": 0.0, "new_layer": 0.0, "params_mut": 0.0}
     training = document.section("training")
+    if algorithm.family == "gym":
+        _without_nulls(training)
     training.setdefault("hpo", not document.versioned)
     if training.get("evo_steps") is None:
         training["evo_steps"] = min(algorithm.evo_steps, _int(training.get("max_steps"), algorithm.evo_steps))
     if training.get("evaluation_interval") is None:
         training["evaluation_interval"] = training["evo_steps"]
+
+
+def _without_nulls(training: dict[str, Any]) -> None:
+    """Absent is what the published null means, where ours has a value."""
+    for name in ("learning_delay", "eps_start", "eps_end", "eps_decay"):
+        if training.get(name) is None:
+            training.pop(name, None)
 
 
 def _clip_pair(document: Canonical, knobs: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from arena_gitops.spec.numbers import Bool, Float, Int
-from arena_gitops.spec.section import NotActedOn, Only, Section, Understood
+from arena_gitops.spec.section import NotActedOn, Only, Section, Understood, UnlessWritten
 from arena_gitops.spec.understood import CheckpointExport
 
 Positive = Annotated[Int, Field(ge=1)]
@@ -84,6 +84,12 @@ class ClassicTraining(Training):
     test_episodes: Annotated[Int, Field(ge=0)] = 100
     """episodes that neither training nor selection has seen, for base and best at the end"""
 
+    experience_sharing: Annotated[Bool | None, UnlessWritten] = None
+    """whether all members learn from one replay; true unless written"""
+
+    num_epochs: Annotated[
+        Positive | None, Only(None, why="an environment has no epochs: write training.max_steps")
+    ] = None
     eval_rows: Understood[Positive] = None  # type: ignore[assignment]  # there are no rows here
     test_rows: Understood[Annotated[Int, Field(ge=0)]] = None  # type: ignore[assignment]  # as above
 
@@ -106,11 +112,13 @@ class ReplayBuffer(Section):
     kind: Literal["classic"] = "classic"
     name: str | None = None
     max_size: Positive = 100_000
-    standard_buffer: Bool = True
-    n_step_buffer: Bool = False
-    n_step_buffer_args: NStep = NStep()
-    per_buffer: Bool = False
-    per_buffer_args: Prioritised = Prioritised()
+    standard_buffer: Annotated[Bool | None, Only(True, why="there is one kind of replay")] = None
+    n_step_buffer: Annotated[Bool | None, Only(False, why="returns over several steps have no room yet")] = (
+        None
+    )
+    n_step_buffer_args: Understood[NStep] = None
+    per_buffer: Annotated[Bool | None, Only(False, why="prioritised replay has no room yet")] = None
+    per_buffer_args: Understood[Prioritised] = None
 
 
 class RolloutBuffer(Section):

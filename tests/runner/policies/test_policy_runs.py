@@ -161,3 +161,41 @@ def test_every_mutable_field_has_an_effect(tmp_path, name, value):
 
     role = "m0/target" if name == "tau" else "m0/q"
     assert not torch.equal(states[0][role], states[1][role])
+
+
+def test_ppo_learns_to_balance_the_pole(tmp_path):
+    """Seed and budget of the benchmark: 475 of 500 over 16 episodes, seen at 12,288 steps of a member."""
+    sections = {
+        "algorithm": {"batch_size": 128, "learn_step": 512, "lr": 1e-3, "update_epochs": 4},
+        "environment": {"num_envs": 16},
+        "network": {
+            "latent_dim": 64,
+            "encoder_config": {"hidden_size": [64]},
+            "head_config": {"hidden_size": [64]},
+        },
+        "training": {
+            "max_steps": 40_000,
+            "evo_steps": 4096,
+            "pop_size": 4,
+            "target_score": 475.0,
+            "eval_episodes": 16,
+            "test_episodes": 0,
+        },
+        "mutation": {
+            "probabilities": {"no_mut": 0.5, "rl_hp_mut": 0.5, "arch_mut": 0, "params_mut": 0},
+            "rl_hp_selection": {"lr": {"min": 1e-4, "max": 1e-2}},
+        },
+    }
+
+    ports = play(job_of("PPO", seed=1, **sections), tmp_path)
+
+    assert max(event.fitness for event in ports.of("evaluation")) >= 475
+
+
+def test_the_environments_constructor_gets_what_the_manifest_says(tmp_path):
+    """An episode of this CartPole pays -1 at its end and nothing before."""
+    sections = {"environment": {"env_config": {"sutton_barto_reward": True}}, "training": {"max_steps": 80}}
+
+    ports = play(job_of("DQN", **sections), tmp_path)
+
+    assert {event.fitness for event in ports.of("evaluation")} == {-1.0}

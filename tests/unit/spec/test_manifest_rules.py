@@ -314,3 +314,30 @@ def test_a_thinking_budget_below_the_output_limit_is_fine(grpo):
     grpo["algorithm"] |= {"thinking_token_budget": 8, "max_output_tokens": 64}
 
     assert "algorithm.thinking_token_budget" in notes(grpo)
+
+
+def classic(**sections):
+    return {"algorithm": {"name": "DQN"}, "environment": {"name": "CartPole-v1"}, **sections}
+
+
+@pytest.mark.parametrize(
+    ("section", "values", "place"),
+    [
+        ("environment", {"name": "CartPole-v1", "env_wrappers": ["x:Y"]}, "environment.env_wrappers"),
+        ("environment", {"name": "CartPole-v1", "default_type": "float64"}, "environment.default_type"),
+        ("replay_buffer", {"per_buffer": True}, "replay_buffer.per_buffer"),
+        ("replay_buffer", {"n_step_buffer": True}, "replay_buffer.n_step_buffer"),
+        ("training", {"num_epochs": 3}, "training.num_epochs"),
+        ("network", {"squash_output": True}, "network.squash_output"),
+        ("mutation", {"network": {"min_latent_dim": 8}}, "mutation.network"),
+    ],
+)
+def test_what_would_train_something_else_than_was_meant_is_refused(section, values, place):
+    assert place in refusals(classic(**{section: values}))
+
+
+def test_nulls_of_published_manifests_mean_their_absence():
+    nulls = {"learning_delay": None, "eps_start": None, "eval_steps": None, "target_score": None}
+    training = parse_manifest(classic(training=nulls)).manifest.classic
+
+    assert (training.learning_delay, training.eps_start, training.eval_steps) == (0, 1.0, None)
