@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from arena_gitops.plan.classify import TRAINED, Finding
-from arena_gitops.plan.matrix import outcome
+from arena_gitops.plan.matrix import Cause, outcome
 from arena_gitops.plan.phase import phase_of
 from arena_gitops.plan.safety import Block
 from arena_gitops.spec.resource import Address
@@ -18,6 +18,8 @@ from arena_gitops.spec.wire import ResourceDocument
 from arena_gitops.state import DesiredState, Import, ObservedState
 
 IMPORTED = "import_asked_for"
+MORE = frozenset({Cause.BUDGET_RAISED, Cause.CEILING_RAISED, Cause.PLACEMENT})
+"""What a run at work would be given later, whatever an import has recorded."""
 
 
 def importable(desired: DesiredState, observed: ObservedState) -> dict[Address, ResourceDocument]:
@@ -51,8 +53,16 @@ def starts(finding: Finding, document: ResourceDocument) -> bool:
 
 def difference(finding: Finding, document: ResourceDocument, wanted: Import, reason: str) -> Block | None:
     """A difference that would be trained is not taken over unseen."""
-    if wanted.as_is or not starts(finding, document):
+    if not starts(finding, document):
         return None
+    if wanted.as_is and not (finding.cause in MORE and phase_of(document).in_flight):
+        return None
+    if wanted.as_is:
+        return Block(
+            "import_differs",
+            f"{reason}, and its run is still at work, which an import leaves as it is: write what was asked for, "
+            "and raise or move it afterwards",
+        )
     return Block(
         "import_differs",
         f"{reason or 'it differs from what was trained'}, and an import starts nothing: write what was trained "

@@ -153,6 +153,10 @@ class Ledger:
         versions[versions.index(record.version)] = version
         record.owner, record.body, record.version = body.owner, body, version
         record.changes += 1
+        run = self.runs[str(version.run_id)]
+        if run.status.state.ended:  # what is asked for counts as done
+            steps = max(run.status.max_steps, self._steps(body))
+            run.status = run.status.model_copy(update={"max_steps": steps})
         return self._document(record)
 
     def retire(self, record: Record) -> None:

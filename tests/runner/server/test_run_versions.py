@@ -5,6 +5,7 @@ import pytest
 from arena_gitops.spec.job import ResumeState, RunState
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import Owner
+from arena_runner.server.refusals import RefusedError
 from arena_runner.server.services import resources, runs
 
 
@@ -137,3 +138,41 @@ def test_a_rerun_is_another_run_of_the_same_fingerprint(world, build, put):
     again = resources.put(world, resources.Put(Address("experiment", "exp"), body, first.etag))
     assert again.run.run_id != first.run.run_id
     assert again.run.fingerprint == first.run.fingerprint
+
+
+def test_what_a_command_made_is_adopted_as_it_is_and_its_run_does_not_notice(world, build, put, pair):
+    """Its version counts as what its new owner says; what is asked for afterwards is compared with that."""
+    by_hand = put("exp", owner=Owner(stack="imperative"), seed=1)
+    pair(by_hand.run.run_id, lambda found: setattr(found.state, "state", RunState.RUNNING))
+    wanted = build.experiment("exp", seed=2).model_copy(update={"adopt": True})
+    mine = resources.put(world, resources.Put(Address("experiment", "exp"), wanted, by_hand.etag))
+    assert (mine.owner.stack, mine.version) == ("team", by_hand.version)
+    assert mine.fingerprint == wanted.fingerprint != by_hand.fingerprint
+    assert (mine.run.run_id, mine.run.state, mine.run.max_steps) == (by_hand.run.run_id, RunState.RUNNING, 16)
+
+    again = wanted.model_copy(update={"adopt": False, "spec": {**wanted.spec, "description": "ours"}})
+    after = resources.put(world, resources.Put(Address("experiment", "exp"), again, mine.etag))
+    assert (after.version, after.run.run_id) == (mine.version, mine.run.run_id)
+
+
+@pytest.mark.one_database
+def test_an_ended_run_that_was_adopted_is_not_raised_by_a_later_edit(world, build, put, pair):
+    by_hand = put("exp", owner=Owner(stack="imperative"))
+    pair(by_hand.run.run_id, complete)
+    budget = {"max_runtime_s": 60.0}
+    wanted = build.experiment("exp", steps=64).model_copy(update={"adopt": True})
+    wanted.spec["budget"] = budget
+    mine = resources.put(world, resources.Put(Address("experiment", "exp"), wanted, by_hand.etag))
+    again = wanted.model_copy(update={"adopt": False, "spec": {**wanted.spec, "description": "ours"}})
+    after = resources.put(world, resources.Put(Address("experiment", "exp"), again, mine.etag))
+    assert (after.run.run_id, after.run.state) == (by_hand.run.run_id, RunState.COMPLETED)
+
+
+@pytest.mark.one_database
+def test_only_what_commands_made_is_adopted(world, build, put):
+    taken = put("exp", owner=Owner(stack="others"))
+    body = build.experiment("exp").model_copy(update={"adopt": True})
+    for name, etag, code in (("exp", taken.etag, "owned-by-other"), ("nothing", None, "stale")):
+        with pytest.raises(RefusedError) as caught:
+            resources.put(world, resources.Put(Address("experiment", name), body, etag))
+        assert caught.value.code == code

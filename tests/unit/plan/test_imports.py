@@ -96,6 +96,25 @@ def test_a_run_stays_as_it_is(script):
     assert world.platform.run_status("r_0001") == before
 
 
+def test_what_a_run_at_work_was_asked_for_is_not_raised_by_an_import():
+    world = made_by_commands(small(), RunScript.stays_running(step=3))
+    desired = importing(small(set={"training.max_steps": 2000}), *EVERYTHING, as_is=True)
+    change = next(
+        c for c in plan(world, desired, target="local").changes if c.address == "experiment/words-grpo"
+    )
+    assert (change.action, change.reason) == (Action.BLOCKED, "import_differs")
+    assert "raise or move it afterwards" in change.message
+
+
+def test_nothing_is_raised_later_by_what_an_import_has_recorded():
+    world = made_by_commands(small(), RunScript.completes())
+    applied(world, importing(small(set={"training.max_steps": 2000}), *EVERYTHING, as_is=True))
+    world.platform._ledger.runs["r_0001"].script = RunScript.stays_running(step=1500)
+    edited = small(set={"training.max_steps": 2000}, description="edited")
+    apply(world, plan(world, edited.state(), target="local"), edited.state(), Consent.APPROVED)
+    assert world.platform.run_status("r_0001").state.value == "completed"
+
+
 def test_an_import_that_is_done_does_nothing():
     world = made_by_commands(small())
     applied(world, importing(small(), *EVERYTHING))

@@ -60,6 +60,19 @@ def settle(session: Session, world: World, row: ResourceRow, spec: ExperimentSpe
     _leave_other_versions(session, world, row, "replaced")
 
 
+def record(session: Session, row: ResourceRow, spec: ExperimentSpec) -> None:
+    """An import: of a run that has ended, what is asked for counts as what was done, so that no later PUT raises it."""
+    session.flush()
+    version = current_version(session, row)
+    if version.run_id is None or not RunState((pair := runs.get(session, version.run_id)).state.state).ended:
+        return
+    run = pair.run
+    run.max_steps = max(run.max_steps, runs.max_steps_of(spec))
+    if len(runs.users(session, run.id)) <= 1:
+        run.spec, run.tier = spec.model_dump(mode="json"), spec.tier
+        run.max_runtime_s, run.max_credits = budgets.max_runtime(spec), budgets.max_credits(spec)
+
+
 def leave(session: Session, world: World, row: ResourceRow, cause: str) -> None:
     """The experiment is retired: stop its run unless another experiment shares it."""
     session.flush()

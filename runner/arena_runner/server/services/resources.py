@@ -55,7 +55,9 @@ def put(world: World, request: Put) -> ResourceDocument:
         if (answer := _known_answer(session, request)) is not None:
             return answer
         row, moved = _write(session, world, request)
-        if isinstance(spec, ExperimentSpec) and not request.body.adopt:
+        if isinstance(spec, ExperimentSpec) and request.body.adopt:
+            experiments.record(session, row, spec)
+        elif isinstance(spec, ExperimentSpec):
             experiments.settle(session, world, row, spec, returned=moved)
         if isinstance(spec, DeploymentSpec):
             deployments.settle(session, world, row, alias, changed=moved)
