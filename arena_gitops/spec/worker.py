@@ -10,6 +10,8 @@
 | `GET  /api/v1/models/{id}@{revision}/{path}` | `Range` | the file |
 | `GET  /api/v1/wheels/` | `WheelTarget` as query | `WheelListing`; 503 while it is being resolved, 422 when it cannot be, 424 when the index does not answer |
 | `GET  /api/v1/wheels/{path}` | the same query, `Range` | the file |
+| `GET  /api/v1/splits/` | | `SplitListing`; 503 while it comes, 422 when the hub has no such thing, 424 when it does not answer |
+| `GET  /api/v1/splits/{path}` | `Range` | the file |
 """
 
 from __future__ import annotations
@@ -90,6 +92,16 @@ class ModelListing(Frozen):
     id: str
     digest: Digest
     """over names and digests of the files: what a worker's cache calls it"""
+    files: tuple[ModelFile, ...]
+
+
+class SplitListing(Frozen):
+    """The files of the split of a hub's dataset that the caller's job trains on."""
+
+    revision: str
+    """the commit of the hub they are from"""
+    digest: Digest
+    """over names and digests of the files: what a worker's cache calls them"""
     files: tuple[ModelFile, ...]
 
 

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from arena_gitops.errors import ArenaError
-from arena_gitops.spec.job import JobSpec
+from arena_gitops.spec.job import DatasetInput, JobSpec
 from arena_runner.checkpoint import file_digest, state_folders
 from arena_runner.model_cache import models_folder
 from arena_runner.patience import patiently
 from arena_runner.ports import Materials
 from arena_runner.sandbox.packages import Wheels
 from arena_runner.server_link import ServerLink
+from arena_runner.split_cache import split_paths
 from arena_runner.wheel_cache import wheels_folder
 
 AWAY_S = 1800.0
@@ -26,23 +27,29 @@ def bring(
     """Download what the job names by digest, unless it is here already.
 
     With a `cache` (of models; that of wheels is beside it) the base model is the server's, where it has it, and so are
-    the packages the reward requires. Without one this is the server's own machine: the model is sought in `models_dir`
-    and on the hub, packages in the index.
+    the packages the reward requires and rows of the hub. Without one this is the server's own machine: the model is
+    sought in `models_dir` and on the hub, packages in the index, rows on the hub.
     """
     inputs = job.inputs
-    dataset: tuple[Path, ...] = ()
-    if inputs.dataset and inputs.dataset.digest:
-        suffix = inputs.dataset.format or "csv"
-        dataset = (_blob(link, folder, inputs.dataset.digest, Path(f"dataset.{suffix}")),)
     return Materials(
         workdir=folder,
-        dataset=dataset,
+        dataset=_dataset(inputs.dataset, link, folder, cache),
         reward=_laid_out(link, folder, "reward", inputs.reward.files) if inputs.reward else None,
         base=_laid_out(link, folder, "base", inputs.base.files) if inputs.base else None,
         resume=_resume(job, link, folder),
         models_dir=_models(job, link, cache) or models_dir,
         wheels=_wheels(job, link, cache),
     )
+
+
+def _dataset(
+    source: DatasetInput | None, link: ServerLink, folder: Path, cache: Path | None
+) -> tuple[Path, ...]:
+    if source is not None and source.digest:
+        return (_blob(link, folder, source.digest, Path(f"dataset.{source.format or 'csv'}")),)
+    if source is not None and source.hf and cache is not None:
+        return split_paths(link, cache.parent / "splits", AWAY_S)
+    return ()
 
 
 def _models(job: JobSpec, link: ServerLink, cache: Path | None) -> Path | None:

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 from urllib.parse import quote, urlencode
 
 import httpx
@@ -23,6 +23,7 @@ from arena_gitops.spec.worker import (
     HandBack,
     ModelFile,
     ModelListing,
+    SplitListing,
     WheelFile,
     WheelListing,
     WheelTarget,
@@ -33,6 +34,8 @@ from arena_runner.checkpoint import file_digest
 from arena_runner.faults import InputError, OutsideError
 
 API = "/api/v1"
+
+Listing = TypeVar("Listing", WheelListing, SplitListing)
 CHUNK = 1 << 20
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 BLOB_TIMEOUT = httpx.Timeout(300.0, connect=5.0)
@@ -143,7 +146,29 @@ class ServerLink:
             InputError: They cannot be had.
             OutsideError: The server's package index does not answer.
         """
-        path = f"{API}/wheels/?{_wheel_query(wanted)}"
+        return self._outside(f"{API}/wheels/?{_wheel_query(wanted)}", WheelListing)
+
+    def get_wheel(self, wanted: WheelTarget, file: WheelFile, target: Path) -> None:
+        """Download one of them."""
+        path = f"{API}/wheels/{quote(file.path)}?{_wheel_query(wanted)}"
+        self._get_file(path, file, target, file.path)
+
+    def split_listing(self) -> SplitListing:
+        """The files of the hub's dataset that the claimed job trains on.
+
+        Raises:
+            UnreachableError: The server is fetching them, or away.
+            InputError: There is no such dataset, revision or split.
+            OutsideError: The hub does not answer the server.
+        """
+        return self._outside(f"{API}/splits/", SplitListing)
+
+    def get_split_file(self, file: ModelFile, target: Path) -> None:
+        """Download one of them."""
+        self._get_file(f"{API}/splits/{quote(file.path)}", file, target, file.path)
+
+    def _outside(self, path: str, form: type[Listing]) -> Listing:
+        """What the server had to fetch from elsewhere first."""
         answer = self._call("GET", path, allow={422, 424}, timeout=BLOB_TIMEOUT)
         match answer.status_code:
             case 422:
@@ -151,12 +176,7 @@ class ServerLink:
             case 424:
                 raise OutsideError(_words(answer))
             case _:
-                return WheelListing.model_validate_json(answer.content)
-
-    def get_wheel(self, wanted: WheelTarget, file: WheelFile, target: Path) -> None:
-        """Download one of them."""
-        path = f"{API}/wheels/{quote(file.path)}?{_wheel_query(wanted)}"
-        self._get_file(path, file, target, file.path)
+                return form.model_validate_json(answer.content)
 
     def _get_file(self, path: str, file: ModelFile | WheelFile, target: Path, called: str) -> None:
         """Download a file, continuing what a broken line has left of it."""

@@ -25,6 +25,7 @@ from arena_runner.server.api.login import router as login_pages
 from arena_runner.server.api.models import router as base_models
 from arena_runner.server.api.oidc import router as device_login
 from arena_runner.server.api.secrets import router as secret_names
+from arena_runner.server.api.splits import router as splits
 from arena_runner.server.api.wheels import router as wheels
 from arena_runner.server.metrics import Meters
 from arena_runner.server.world import World
@@ -41,6 +42,7 @@ def create_app(world: World | None) -> FastAPI:
         *routers,
         audit.router,
         base_models,
+        splits,
         wheels,
         *arena.routers,
         inference.router,

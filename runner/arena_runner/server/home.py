@@ -63,6 +63,11 @@ class Home:
         return self.root / "wheels"
 
     @property
+    def splits(self) -> Path:
+        """Rows of the hub that workers train on, by dataset, revision and split."""
+        return self.root / "splits"
+
+    @property
     def mlflow(self) -> Path:
         """MLflow's database and artifacts."""
         return self.root / "mlflow"

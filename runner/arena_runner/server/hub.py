@@ -14,6 +14,8 @@ import httpx
 
 from arena_gitops.spec.job import HubDataset
 from arena_runner.data import DataError
+from arena_runner.faults import OutsideError
+from arena_runner.hub_silence import unanswered
 from arena_runner.rollouts.hub import split_files
 from arena_runner.server.refusals import RefusedError
 from arena_runner.server.settings import Settings
@@ -60,7 +62,8 @@ def fetch(settings: Settings, wanted: HubDataset, folder: Path) -> Split:
     """Download a split into `folder`.
 
     Raises:
-        DataError: There is no such dataset, revision or split, or the hub does not answer.
+        DataError: There is no such dataset, revision or split.
+        OutsideError: The hub does not answer.
     """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
@@ -75,15 +78,16 @@ def fetch(settings: Settings, wanted: HubDataset, folder: Path) -> Split:
             api.hf_hub_download(wanted.id, name, repo_type="dataset", revision=revision, local_dir=folder)
             for name in names
         ]
-    except HfHubHTTPError as problem:
-        status = problem.response.status_code
-        what = "holds no such dataset or revision" if status in {401, 404} else f"answers {status}"
-        raise DataError(f"{wanted.id}: the hub at {where} {what}") from problem
     except DataError:
         raise
     except Exception as problem:
-        # Which HTTP library the package uses, and so what it raises without a connection, differs by version.
-        raise DataError(f"{wanted.id}: the hub at {where} does not answer ({problem})") from problem
+        if unanswered(problem):
+            raise OutsideError(f"{wanted.id}: the hub at {where} does not answer ({problem})") from problem
+        if not isinstance(problem, HfHubHTTPError):
+            raise
+        status = problem.response.status_code
+        what = "holds no such dataset or revision" if status in {401, 404} else f"answers {status}"
+        raise DataError(f"{wanted.id}: the hub at {where} {what}") from problem
     return Split(revision, tuple(Path(file) for file in files))
 
 

@@ -12,6 +12,7 @@ from arena_runner.server.artifacts import BlobStore
 from arena_runner.server.home import Home
 from arena_runner.server.kept import Kept
 from arena_runner.server.keys import Keys, keys_of
+from arena_runner.server.services.split_files import Downloads
 from arena_runner.server.services.wheel_files import Resolvers
 from arena_runner.server.settings import Settings, TierFile
 from arena_runner.server.store.database import Store
@@ -77,6 +78,7 @@ class World:
     links: Links = field(default_factory=Links)
     states: Kept = field(default_factory=Kept)
     resolvers: Resolvers = field(default_factory=Resolvers)
+    downloads: Downloads = field(default_factory=Downloads)
     draining: threading.Event = field(default_factory=threading.Event)
     """set when the server is about to stop: nothing new is handed out"""
     clock: Callable[[], float] = time.time

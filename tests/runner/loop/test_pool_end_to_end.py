@@ -17,11 +17,12 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+from hub import hub
 from index import package_index
 from labs import REWARD
 
 from arena_gitops.spec.digest import fingerprint
-from arena_gitops.spec.job import ModelRef
+from arena_gitops.spec.job import HubDataset, ModelRef
 from arena_gitops.spec.wire import Owner, PutResource
 from arena_runner.ports import Materials
 from arena_runner.server import auth
@@ -98,7 +99,9 @@ class Site:
             self.blob((lab.folder / path).read_bytes()) for path in ("rows.jsonl", "reward/reward.py")
         )
         inputs = job.inputs.model_dump(mode="json")
-        inputs["dataset"]["digest"], inputs["reward"]["files"] = rows, {"reward.py": reward}
+        if inputs["dataset"]["hf"] is None:
+            inputs["dataset"]["digest"] = rows
+        inputs["reward"]["files"] = {"reward.py": reward}
         manifest, model = dict(job.manifest), job.model.model_dump(mode="json")
         body = {"manifest": manifest, "inputs": inputs, "model": model, "tier": "gpu", **spec}
         mark = fingerprint({"manifest": manifest, "name": name}, {"name": name})
@@ -158,14 +161,20 @@ def until(condition, seconds):
     return answer
 
 
+def rows():
+    return b"".join(
+        json.dumps({"question": f"{n} + 1?", "answer": str(n + 1)}).encode() + b"\n" for n in range(60)
+    )
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory, tiny_model_dir):
     made = Site(tmp_path_factory.mktemp("pool"))
-    with package_index() as index:
+    with package_index() as index, hub({"team/sums": {"train.jsonl": rows()}}) as address:
         index.add("arenaprobe", "1.0", "from arenadeep import VALUE\n", "arenadeep")
         index.add("arenadeep", "1.0", "VALUE = 0.25\n")
         try:
-            made.start(tiny_model_dir, PIP_INDEX_URL=index.url, PIP_NO_CACHE_DIR="1")
+            made.start(tiny_model_dir, PIP_INDEX_URL=index.url, PIP_NO_CACHE_DIR="1", HF_ENDPOINT=address)
             yield made
         finally:
             made.close()
@@ -270,6 +279,30 @@ def test_packages_a_reward_requires_come_through_the_server_too(site, lab):
         "arenaprobe-1.0-py3-none-any.whl",
     ]
     assert name in {n for n, p in site.processes.items() if p.poll() is None}
+
+
+def reading(job, name):
+    """The job with rows of the hub."""
+    rows = {"digest": None, "format": None, "hf": HubDataset(id=name, split="train")}
+    dataset = job.inputs.dataset.model_copy(update=rows)
+    return job.model_copy(update={"inputs": job.inputs.model_copy(update={"dataset": dataset})})
+
+
+def test_rows_of_the_hub_come_through_the_server_too(site, lab):
+    """The worker's own way to the hub is closed."""
+    site.some_worker()
+    ended = site.wait(site.submit(lab, "hub-rows", reading(job_of(lab, max_steps=16), "team/sums")))
+    assert ended["state"] == "completed", ended["message"]
+    (kept,) = [path for n in site.processes for path in (site.root / n).glob("worker/splits/*/split/*")]
+    assert kept.read_bytes() == rows()
+
+
+def test_rows_the_hub_has_not_end_the_run_in_words(site, lab):
+    site.some_worker()
+    ended = site.wait(site.submit(lab, "no-rows", reading(job_of(lab), "team/none")))
+    assert (ended["state"], ended["reason"], ended["segments"]) == ("failed", "user_code", 1)
+    assert "team/none: the hub at http://127.0.0.1:" in ended["message"]
+    assert "holds no such dataset or revision" in ended["message"]
 
 
 def test_packages_that_are_not_to_be_had_end_the_run_in_words_and_not_the_worker(site, lab):

@@ -37,7 +37,7 @@ OPEN = {
 
 RULES = [
     (r"\w+ /api/v1/workers/", {Role.WORKER}),
-    (r"\w+ /api/v1/(models|wheels)/", {Role.WORKER}),
+    (r"\w+ /api/v1/(models|splits|wheels)/", {Role.WORKER}),
     (r"(GET|HEAD) /api/v1/blobs/", {Role.VIEWER, Role.WORKER}),
     (r"\w+ /api/v1/blobs/", {Role.EDITOR, Role.WORKER}),
     (r"\w+ (/i/|/v1/)", {Role.INFERENCE}),

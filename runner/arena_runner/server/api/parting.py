@@ -22,6 +22,7 @@ STILL_SERVED = (
     "/api/v1/workers",
     "/api/v1/blobs/",
     "/api/v1/models/",
+    "/api/v1/splits/",
     "/api/v1/wheels/",
     "/healthz",
     "/readyz",

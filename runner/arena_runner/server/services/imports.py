@@ -20,6 +20,7 @@ from arena_gitops.spec.job import DatasetInput, HubDataset
 from arena_gitops.spec.resource import Address
 from arena_runner.checks.dataset import DatasetCheck
 from arena_runner.data import DataError, records
+from arena_runner.faults import OutsideError
 from arena_runner.server import hub
 from arena_runner.server.artifacts import BlobStore
 from arena_runner.server.refusals import RefusedError
@@ -80,7 +81,7 @@ def bring(world: World, wanted: ImportRow) -> None:
         revision, stored = _stored(world, HubDataset.model_validate(wanted.hub))
         said = _checked(world.blobs, source, stored)
         state = READY
-    except (DataError, RefusedError) as problem:
+    except (DataError, OutsideError, RefusedError) as problem:
         state, said = FAILED, str(problem)
     except Exception as problem:  # what is left pending would be begun again and again
         log.exception("the import of dataset %s failed", wanted.dataset)
