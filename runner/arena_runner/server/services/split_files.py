@@ -6,6 +6,7 @@ kept while it is used, so that the segments of a run read the same rows, whateve
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import tempfile
@@ -20,7 +21,6 @@ from pathlib import Path
 from arena_gitops.spec.digest import sha256_json
 from arena_gitops.spec.job import HubDataset
 from arena_gitops.spec.worker import ModelFile, SplitListing
-from arena_runner.checkpoint import file_digest
 from arena_runner.data import DataError
 from arena_runner.faults import OutsideError
 from arena_runner.server import hub
@@ -112,7 +112,7 @@ def _fetch(settings: Settings, wanted: HubDataset, folder: Path) -> None:
             ModelFile(
                 path=path.relative_to(draft / "files").as_posix(),
                 size=path.stat().st_size,
-                digest=file_digest(path),
+                digest=_digest(path),
             )
             for path in split.files
         )
@@ -122,6 +122,11 @@ def _fetch(settings: Settings, wanted: HubDataset, folder: Path) -> None:
         draft.rename(folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as opened:
+        return "sha256:" + hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _forget(root: Path) -> None:
