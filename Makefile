@@ -8,6 +8,8 @@ TORCH  ?= torch==2.13.0
 STAMP  := $(VENV)/.installed
 MODELS ?= $(or $(ARENA_MODELS_DIR),$(HOME)/.cache/arena-gitops/models)
 export ARENA_MODELS_DIR := $(MODELS)
+# Two processes of one thread each: files share servers, so a file stays in one of them.
+PYTEST_ARGS ?= -n 2 --dist loadfile
 
 .PHONY: help setup demo demo-down test check format schemas bench peers vllm actionlint docs clean
 
@@ -37,7 +39,7 @@ check: $(STAMP)  ## lint, format, types, import contracts
 
 test: check  ## everything that must hold; REQUIRE_ALL=1 turns unexpected skips into failures
 	$(BIN)/arena-runner models fetch smollm2-135m-instruct
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 vllm:  ## vLLM for CPUs in an environment of its own, .venv-vllm; without it the tests of its engine are skipped
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
