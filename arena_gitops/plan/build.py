@@ -29,6 +29,7 @@ from arena_gitops.plan.model import (
     plan_id,
 )
 from arena_gitops.plan.moves import moves
+from arena_gitops.plan.paid_once import paid_once
 from arena_gitops.plan.planner import MOVED, Planner
 from arena_gitops.plan.scope import Scope, selected
 from arena_gitops.plan.upstream import WHOLE, settle
@@ -80,6 +81,7 @@ def build(
     history = History.of(seen.resources.values())
     planner = Planner(settled.desired, seen, settled.stale, allow, scope, moved, history)
     everything = planner.changes(selected(scope, desired, seen))
+    everything = paid_once(everything, settled.desired, seen, history)
     everything = promotion.annotate(everything, settled.desired, seen)
     everything = [linked(evidence.shown_on(change), seen) for change in everything]
     changes = tuple(change for change in everything if change.action is not Action.NOOP or change.message)
