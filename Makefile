@@ -11,7 +11,7 @@ export ARENA_MODELS_DIR := $(MODELS)
 # Two processes of one thread each: files share servers, so a file stays in one of them.
 PYTEST_ARGS ?= -n 2 --dist loadfile
 
-.PHONY: help setup demo demo-down test check format schemas bench peers vllm actionlint docs clean
+.PHONY: help setup demo demo-down test check format schemas bench gpu-check peers vllm actionlint docs clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -78,6 +78,9 @@ bench-rl: $(STAMP)
 bench-learns: $(STAMP)
 	$(BIN)/python runner/bench/learns.py gsm8k
 	$(BIN)/python runner/bench/learns.py arithmetic --minutes 60
+
+gpu-check: $(STAMP)  ## whether a GPU trains what a CPU does, in minutes; status 3 from the script: no CUDA here
+	$(BIN)/python runner/bench/gpu_check.py
 
 peers: $(STAMP)  ## what others' benchmarks need: AgileRL in .venv-agilerl (3.6 GB), optuna beside ours
 	test -x .venv-agilerl/bin/python || $(PYTHON) -m venv .venv-agilerl

@@ -31,8 +31,10 @@ def purely_in_float64(base):
                 setattr(module, name, norm)
 
 
-def make_learner(folder, *, ranks=(2, 5, 3), alphas=(4, 5, 9), dtype=torch.float64, tokens=10_000, **attach):
-    base = load_base(str(folder), device="cpu", dtype=dtype)
+def make_learner(
+    folder, *, ranks=(2, 5, 3), alphas=(4, 5, 9), dtype=torch.float64, tokens=10_000, device="cpu", **attach
+):
+    base = load_base(str(folder), device=str(device), dtype=dtype)
     if dtype is torch.float64:
         purely_in_float64(base)
     population = Population.attach(base, targets=TARGETS, ranks=ranks, alphas=alphas, **attach)
