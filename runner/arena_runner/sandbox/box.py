@@ -51,6 +51,7 @@ class Box:
         box = cls(root, uid)
         root.chmod(0o711)
         box.mount.mkdir()
+        box.files.mkdir()  # also when nothing is in it: that is said by whoever looks for the entry
         box.temporary.mkdir(mode=0o700)
         if os.getuid() == 0:
             os.chown(box.temporary, uid, uid)

@@ -33,6 +33,13 @@ class Ended(Exception):  # noqa: N818 - an event the pool turns into a RewardErr
     """The process is gone; the text says how it went."""
 
 
+def _ready(descriptor: int, event: int, timeout_s: float) -> bool:
+    """Whether it can be read or written now, or can be no more; for a process with any number of open files."""
+    poll = select.poll()
+    poll.register(descriptor, event)
+    return bool(poll.poll(max(0.0, timeout_s) * 1000))
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     """What to run in a sandbox, and with what."""
@@ -143,7 +150,7 @@ class Process:
         data = memoryview(struct.pack(">I", len(body)) + body)
         deadline = time.monotonic() + self._limits.call_timeout_s
         while data:
-            if not select.select([], [self._requests], [], max(0.0, deadline - time.monotonic()))[1]:
+            if not _ready(self._requests, select.POLLOUT, deadline - time.monotonic()):
                 raise Hung
             try:
                 data = data[os.write(self._requests, data) :]
@@ -172,9 +179,9 @@ class Process:
         return frame
 
     def _read(self, deadline: float) -> None:
-        while not select.select([self._replies], [], [], 0.1)[0]:
+        while not _ready(self._replies, select.POLLIN, 0.1):
             # A fork may hold the pipe open after the process itself has gone: look at the process too.
-            if self._popen.poll() is not None and not select.select([self._replies], [], [], 0)[0]:
+            if self._popen.poll() is not None and not _ready(self._replies, select.POLLIN, 0):
                 raise Ended(self._how())
             if time.monotonic() > deadline:
                 raise Hung

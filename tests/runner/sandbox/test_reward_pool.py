@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import time
+from contextlib import ExitStack
 
 import pytest
 
-from arena_runner.sandbox import Limits, RewardError, Score, ScoreRow
+from arena_gitops.spec.job import RewardInput
+from arena_runner.sandbox import Limits, RewardError, RewardPool, Score, ScoreRow
 
 ROW = ScoreRow("What is 8 * 9?", "#### 72", "It is 72")
 
@@ -27,6 +31,23 @@ def test_a_float_is_the_total(pool_of):
 def test_a_dict_is_summed_and_kept_by_name(pool_of):
     with pool_of("def reward(q, a, c): return {'correct': 1, 'brevity': 0.25}") as pool:
         assert pool.score([ROW]) == [Score(1.25, {"correct": 1.0, "brevity": 0.25})]
+
+
+def test_a_reward_without_its_file_is_a_fault_of_the_reward(tmp_path):
+    nothing = RewardInput(address="reward/r", files={}, entry="r.py")
+    with pytest.raises(RewardError, match=r"r\.py"), RewardPool(nothing, tmp_path):
+        pass
+
+
+def test_a_server_with_very_many_open_files_can_still_score(pool_of):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 2000), hard), hard))
+    with ExitStack() as open_files:
+        for _ in range(1200):
+            open_files.enter_context(open(os.devnull))  # noqa: PTH123 - a plain descriptor
+        with pool_of(REGEX) as pool:
+            assert pool.score([ROW]) == [Score(1.0)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_scores_keep_the_order_of_rows_across_workers(pool_of):

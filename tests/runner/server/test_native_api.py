@@ -87,12 +87,12 @@ def test_a_namespace_is_a_world_of_its_own(shared_server, build):
 
 
 def test_an_algorithm_without_a_room_is_refused_by_name(shared_server, build):
-    body = build.experiment("dqn")
-    manifest = {**body.spec["manifest"], "algorithm": {"name": "DQN"}}
+    body = build.experiment("cqn")
+    manifest = {**body.spec["manifest"], "algorithm": {"name": "CQN"}}
     body = body.model_copy(update={"spec": {**body.spec, "manifest": manifest}})
-    answer = shared_server.put("experiment", "dqn", body)
+    answer = shared_server.put("experiment", "cqn", body)
     assert (answer.status_code, answer.json()["code"]) == (422, "unsupported-algorithm")
-    assert "DQN" in answer.json()["message"]
+    assert "CQN" in answer.json()["message"]
 
 
 def test_a_spec_that_is_none_is_refused_with_every_problem(shared_server, build):
@@ -145,7 +145,7 @@ def test_a_blob_name_that_is_no_digest_is_refused(shared_server, name):
         ("GET", "/api/v1/runs/r_none/events", 404),
         ("POST", "/api/v1/runs/r_none/stop", 404),
         ("PUT", "/api/v1/resources/planet/mars", 422),
-        ("DELETE", "/api/v1/resources/experiment/x?stack=team&mode=purge", 422),
+        ("DELETE", "/api/v1/resources/experiment/x?stack=team&mode=erase", 422),
     ],
 )
 def test_every_refusal_is_an_error_body_with_a_request_id(shared_server, method, path, status):
