@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "work": ("arena_runner.work:command", "Take jobs from a server and train them."),
     "train": ("arena_runner.foreground:command", "Train a manifest here, without a server."),
     "serve": ("arena_runner.serving.main:command", "Serve one base model and its adapters."),
+    "serve-policies": ("arena_runner.serving.policy_app:command", "Serve policies that act."),
     "merge": ("arena_runner.merge:command", "Make one model of an adapter and its base."),
     "check": ("arena_runner.checks.main:command", "Run dataset and reward checks here, without a server."),
     "sample": ("arena_runner.sample:command", "Ask a base model, for checks: JSON in, JSON out."),

@@ -97,7 +97,7 @@ class Crew:
     def export(self, place: int) -> dict[str, Tensor]:
         """One member's trained networks: `role/name` → tensor, and their designs."""
         group, row = self._where(place)
-        found = {DESIGNS: _text(_DESIGNS.dump_json(self.designs(place)))}
+        found = {DESIGNS: as_text(self.designs(place))}
         for role, stack in group.nets.items():
             if role not in self.algorithm.TWINS:
                 values = views(stack.slots, stack.flat[row : row + 1])
@@ -128,7 +128,7 @@ class Crew:
         weights: dict[str, Tensor] = {}
         moments: dict[str, Tensor] = {}
         for place in range(len(self)):
-            weights[f"m{place}/{DESIGNS}"] = _text(_DESIGNS.dump_json(self.designs(place)))
+            weights[f"m{place}/{DESIGNS}"] = as_text(self.designs(place))
             for role, net in self.person(place).items():
                 weights[f"m{place}/{role}"] = net.flat
                 if net.mean is not None and net.square is not None and net.steps is not None:
@@ -222,6 +222,11 @@ def _stack(nets: Sequence[Net]) -> Stack:
             torch.stack([getattr(net, name) for net in nets]) for name in ("mean", "square", "steps")
         )
     return made
+
+
+def as_text(designs: Mapping[str, Design]) -> Tensor:
+    """A member's designs as `export` has them."""
+    return _text(_DESIGNS.dump_json(dict(designs)))
 
 
 def _text(raw: bytes) -> Tensor:

@@ -16,6 +16,7 @@ from arena_runner.server.refusals import RefusedError
 from arena_runner.server.served import Served
 from arena_runner.server.traffic import Ended, Outcome, Traffic
 from arena_runner.server.turns import Turns
+from arena_runner.serving.policy_protocol import Act, Acted
 from arena_runner.serving.protocol import Generate, Generated, GenerateOne, Piece
 
 TIMEOUT = httpx.Timeout(connect=5.0, read=600.0, write=30.0, pool=30.0)
@@ -42,6 +43,17 @@ class ModelClient:
                 done = Generated.model_validate_json(answer.content)
             count.tokens = sum(result.finish.completion_tokens for result in done.results)
             return done
+
+    async def act(self, served: Served, body: Act) -> Acted:
+        """What a policy does."""
+        asked = body.model_dump(mode="json")
+        async with (
+            self._turns.turn(served),
+            self._counted(served),
+            self._post(served, "/act", asked) as answer,
+        ):
+            await _all_of(served, answer)
+            return Acted.model_validate_json(answer.content)
 
     @asynccontextmanager
     async def stream(self, served: Served, body: GenerateOne) -> AsyncIterator[AsyncIterator[Piece]]:

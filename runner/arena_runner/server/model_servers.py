@@ -20,6 +20,7 @@ from arena_gitops.spec.job import ModelRef
 from arena_runner.server.executors.local import RUNNER
 from arena_runner.server.supervised import Program, Supervised
 from arena_runner.server.world import ModelServer, World
+from arena_runner.serving.policy_protocol import POLICIES
 
 TOKEN = "ARENA_MODEL_SERVER_TOKEN"  # noqa: S105 - a variable's name
 VLLM_PYTHON = "ARENA_VLLM_PYTHON"
@@ -82,10 +83,23 @@ class Fleet:
         """Stop all."""
         self.keep({})
 
+    def _policies(self) -> Program:
+        """The one process of all policies: they are small, and share nothing but it."""
+
+        def environment(token: str) -> dict[str, str]:
+            return {TOKEN: token, "PYTHONUNBUFFERED": "1", "ARENA_HOME": str(self._world.home.root)}
+
+        start = (*RUNNER, "serve-policies")
+        return Program(
+            _name(POLICIES), lambda port, _token: (*start, "--port", str(port)), environment, "/healthz"
+        )
+
     def _program(self, ref: ModelRef) -> Program:
         world = self._world
         settings = world.settings.model_server
         start = settings.command or (*RUNNER, "serve")
+        if ref.id == POLICIES:
+            return self._policies()
 
         def command(port: int, _token: str) -> Sequence[str]:
             revision = ("--revision", ref.revision) if ref.revision else ()
@@ -129,6 +143,15 @@ class AdapterLine:
         """Load an adapter; the same again is no error."""
         places = {file: {"path": str(path), "digest": digest} for file, (path, digest) in files.items()}
         self._json("POST", "/adapters", {"name": name, "files": places, "template": template})
+
+    def load_policy(self, name: str, files: Mapping[str, tuple[Path, str]]) -> None:
+        """Load a policy; the same again is no error."""
+        places = {file: {"path": str(path), "digest": digest} for file, (path, digest) in files.items()}
+        self._json("POST", "/adapters", {"name": name, "files": places})
+
+    def act_once(self, name: str) -> None:
+        """One real action; a policy that gives none is refused."""
+        self._json("POST", "/probe", {"adapter": name})
 
     def unload(self, name: str) -> None:
         """Let an adapter go; what is being generated on it ends first."""

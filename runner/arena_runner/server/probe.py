@@ -1,6 +1,6 @@
 """Loading a revision's adapter and making sure that what was loaded is what was trained.
 
-Four questions: is it the same base model, does the model server prove that the name answers by the weights the trainer
+A policy is loaded by its files' digests, and gives one real action. Four questions for an adapter: is it the same base model, does the model server prove that the name answers by the weights the trainer
 recorded (`arena_runner.serving.proof`), do they give the recorded completion the recorded probabilities, does one real
 generation come back.
 """
@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from arena_gitops.spec.job import ModelRef
 from arena_gitops.spec.wire import ExperimentSpec
 from arena_runner.server.model_servers import AdapterLine, RolloutError
 from arena_runner.server.services import runs
 from arena_runner.server.store.tables import RevisionRow
 from arena_runner.server.world import World
+from arena_runner.serving.policy_protocol import POLICIES, POLICY_FILES
 
 ADAPTER_FILES = ("adapter_model.safetensors", "adapter_config.json")
 NOTE = "arena.json"
@@ -28,16 +30,24 @@ PROMPT = "Hello"
 
 def load(world: World, line: AdapterLine, revision: RevisionRow) -> None:
     """Give the adapter to the model server; doing it twice is the same as once."""
-    lacking = [name for name in ADAPTER_FILES if name not in revision.files]
+    acts = _acts(revision)
+    wanted = POLICY_FILES if acts else ADAPTER_FILES
+    lacking = [name for name in wanted if name not in revision.files]
     if lacking:
         raise RolloutError(f"{revision.checkpoint} has no {' and no '.join(lacking)}")
-    digests = {name: str(revision.files[name]) for name in ADAPTER_FILES}
+    digests = {name: str(revision.files[name]) for name in wanted}
     files = {name: (world.blobs.path(digest), digest) for name, digest in digests.items()}
+    if acts:
+        line.load_policy(revision.adapter, files)
+        return
     line.load(revision.adapter, files, _template(world, revision))
 
 
 def probe(world: World, line: AdapterLine, revision: RevisionRow) -> None:
     """Raise RolloutError unless the loaded adapter answers as the trained one would."""
+    if _acts(revision):
+        line.act_once(revision.adapter)
+        return
     note = _note(world, revision)
     trained_on, served_on = note.get("base_digest"), line.base_digest()
     if trained_on is not None and trained_on != served_on:
@@ -47,6 +57,10 @@ def probe(world: World, line: AdapterLine, revision: RevisionRow) -> None:
         _compare(line, revision, recorded)
     if line.generate(revision.adapter, PROMPT) < 1:
         raise RolloutError("the probe's generation came back empty")
+
+
+def _acts(revision: RevisionRow) -> bool:
+    return ModelRef.model_validate(revision.model).id == POLICIES
 
 
 def _compare(line: AdapterLine, revision: RevisionRow, recorded: dict[str, Any]) -> None:

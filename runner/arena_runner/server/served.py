@@ -21,6 +21,7 @@ from arena_runner.server.services.deployments import residents
 from arena_runner.server.store.tables import DeploymentStateRow, ResourceRow, RevisionRow, RunRow
 from arena_runner.server.traffic import Name
 from arena_runner.server.world import ModelServer, World
+from arena_runner.serving.policy_protocol import POLICIES
 
 SHORT = 12
 """characters of a commit that people read"""
@@ -44,6 +45,8 @@ class Served:
     server: ModelServer
     capacity: tuple[int, int]
     """requests at a time, and in the queue"""
+    acts: bool = False
+    """a policy, which answers with actions"""
     pinned: bool = False
     """asked for by its number"""
 
@@ -87,13 +90,22 @@ def find(world: World, name: str, namespace: str = "main", talk: str | None = No
         return _served(session, world, revision)
 
 
+def find_words(world: World, name: str, namespace: str = "main", talk: str | None = None) -> Served:
+    """What `find` gives, if it is a language model."""
+    served = find(world, name, namespace, talk)
+    if served.acts:
+        raise RefusedError(400, "wrong-kind", f"deployment {served.deployment} is a policy: use get_action")
+    return served
+
+
 def everything(world: World, namespace: str = "main") -> list[Served]:
-    """All that serves, by name."""
+    """All language models that serve, by name."""
     with world.store.read() as session:
         states = _states(session, namespace)
         revisions = [revision for state in states if (revision := _serving(session, state))]
         ready = [item for item in revisions if _server(world, item) is not None]
-        return [_served(session, world, revision) for revision in ready]
+        found = [_served(session, world, revision) for revision in ready]
+        return [served for served in found if not served.acts]
 
 
 def _served(session: Session, world: World, revision: RevisionRow) -> Served:
@@ -117,6 +129,7 @@ def _served(session: Session, world: World, revision: RevisionRow) -> Served:
         since=revision.created,
         server=server,
         capacity=_capacity(session, world, revision),
+        acts=ModelRef.model_validate(revision.model).id == POLICIES,
     )
 
 

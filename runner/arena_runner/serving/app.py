@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
@@ -69,6 +69,12 @@ def create_app(scheduler: Generator, token: str) -> FastAPI:
     app = FastAPI(title="arena-runner model server", redoc_url=None)
     app.state.scheduler = scheduler
     app.include_router(router)
+    refuses(app, token, STATUS)
+    return app
+
+
+def refuses(app: FastAPI, token: str, statuses: Mapping[type[ArenaError], tuple[int, str]]) -> None:
+    """Ask for the token, and say no in `ErrorBody`."""
     expected = f"Bearer {token}".encode()
 
     @app.middleware("http")
@@ -80,15 +86,13 @@ def create_app(scheduler: Generator, token: str) -> FastAPI:
 
     @app.exception_handler(ArenaError)
     async def refused(_request: Request, error: ArenaError) -> Response:
-        status, code = STATUS.get(type(error), (422, "refused"))
+        status, code = statuses.get(type(error), (422, "refused"))
         return _refusal(status, code, str(error))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_request: Request, error: RequestValidationError) -> Response:
         lines = [f"{'.'.join(str(part) for part in e['loc'])}: {e['msg']}" for e in error.errors()]
         return _refusal(422, "bad-request", "; ".join(lines))
-
-    return app
 
 
 @router.get("/healthz")

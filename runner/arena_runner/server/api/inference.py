@@ -1,4 +1,4 @@
-"""`/i/{deployment}`: the published client's inference protocol for text; `openai.py` is the other dialect.
+"""`/i/{deployment}`: the published client's inference protocol for text and actions; `openai.py` is the other dialect.
 
 Answers hold exactly the published keys: the client refuses any other.
 """
@@ -15,6 +15,8 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from arena_gitops.spec.algorithms import knobs_for
+from arena_gitops.spec.algorithms.recurrent_ppo import RecurrentPpoKnobs
 from arena_gitops.spec.resource import Frozen
 from arena_runner.server.api.door import TheWorld, world_of
 from arena_runner.server.api.sessions import Inferrer, Talk
@@ -24,6 +26,7 @@ from arena_runner.server.refusals import RefusedError
 from arena_runner.server.served import Served, find
 from arena_runner.server.services import sessions
 from arena_runner.server.world import World
+from arena_runner.serving.policy_protocol import Act, Observed
 from arena_runner.serving.protocol import Generate, Generated, GenerateOne, Message, Params, Piece
 
 SERVED_BY = "x-arena-served-by"
@@ -68,6 +71,22 @@ TheModels = Annotated[ModelClient, Depends(models_of)]
 TheServed = Annotated[Served, Depends(_served)]
 
 
+def _of_words(served: TheServed) -> Served:
+    if served.acts:
+        raise _wrong_kind(served)
+    return served
+
+
+def _of_actions(served: TheServed) -> Served:
+    if not served.acts:
+        raise _wrong_kind(served)
+    return served
+
+
+TheModel = Annotated[Served, Depends(_of_words)]
+ThePolicy = Annotated[Served, Depends(_of_actions)]
+
+
 class Prompts(Frozen):
     """Body of `generate`."""
 
@@ -87,7 +106,9 @@ class Prompt(Frozen):
 @router.get("/status")
 def status(served: TheServed) -> Response:
     """What answers here."""
-    kind = {"multi_agent": False, "llm": True, "recurrent": False, "supervised": False}
+    knobs = knobs_for(served.algorithm)
+    remembers = knobs is not None and issubclass(knobs, RecurrentPpoKnobs)
+    kind = {"multi_agent": False, "llm": not served.acts, "recurrent": remembers, "supervised": False}
     body = {
         "success": True,
         "deployment_id": served.deployment,
@@ -99,7 +120,7 @@ def status(served: TheServed) -> Response:
 
 @router.post("/generate")
 async def generate(
-    world: TheWorld, caller: Inferrer, served: TheServed, models: TheModels, body: Prompts
+    world: TheWorld, caller: Inferrer, served: TheModel, models: TheModels, body: Prompts
 ) -> Response:
     """Complete every prompt."""
     if body.session_id is not None:
@@ -125,7 +146,7 @@ async def generate(
 
 @router.post("/generate_stream")
 async def generate_stream(
-    world: TheWorld, caller: Inferrer, served: TheServed, models: TheModels, body: Prompt
+    world: TheWorld, caller: Inferrer, served: TheModel, models: TheModels, body: Prompt
 ) -> Response:
     """Complete one prompt as raw text, chunk by chunk."""
     stack = AsyncExitStack()
@@ -148,11 +169,24 @@ async def generate_stream(
 
 
 @router.post("/get_action")
+async def get_action(served: ThePolicy, models: TheModels, body: Observed) -> Response:
+    """What a policy does; arrays pass through as they are."""
+    done = await models.act(served, Act(adapter=served.adapter, **body.model_dump()))
+    hidden = {} if done.hidden_state is None else {"hidden_state": done.hidden_state}
+    return _answer({"success": True, "action": done.action, **hidden}, served)
+
+
 @router.post("/predict")
 def other_kind(served: TheServed) -> Response:
     """What deployments of another kind answer."""
-    message = f"deployment {served.deployment} is a language model: use generate or generate_stream"
-    raise RefusedError(400, "wrong-kind", message)
+    raise _wrong_kind(served)
+
+
+def _wrong_kind(served: Served) -> RefusedError:
+    is_one = (
+        "a policy: use get_action" if served.acts else "a language model: use generate or generate_stream"
+    )
+    return RefusedError(400, "wrong-kind", f"deployment {served.deployment} is {is_one}")
 
 
 class Streamed(StreamingResponse):

@@ -23,7 +23,7 @@ from arena_runner.server.api.openai_body import Ask, ChatAsk, TextAsk, chat_logp
 from arena_runner.server.api.sessions import Inferrer
 from arena_runner.server.model_client import ModelClient
 from arena_runner.server.refusals import RefusedError
-from arena_runner.server.served import Served, everything, find
+from arena_runner.server.served import Served, everything, find_words
 from arena_runner.server.world import World
 from arena_runner.serving.protocol import Finish, Generate, GenerateOne, Piece, Result, Token
 
@@ -66,7 +66,7 @@ router = APIRouter(prefix="/v1", tags=["openai"], route_class=OpenAIRoute)
 
 @router.get("/models")
 def list_models(world: TheWorld, _caller: Inferrer) -> Json:
-    """Everything that serves."""
+    """Every language model that serves."""
     return {"object": "list", "data": [_model(served) for served in everything(world)]}
 
 
@@ -227,7 +227,7 @@ def _usage(asked: int, answered: int) -> Json:
 def _find(world: World, model: str, talk: str | None = None) -> Served:
     """`name`, `name@revision`, or either of a preview: `namespace/name`."""
     namespace, _, name = model.rpartition("/")
-    return find(world, name, namespace or "main", talk)
+    return find_words(world, name, namespace or "main", talk)
 
 
 def _session(request: Request, body: Ask) -> str | None:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from arena_gitops.spec.job import ModelRef
 from arena_gitops.spec.serving import Rollout
 from arena_runner.server.controllers.look import Look, look_at, numbered
 from arena_runner.server.services import jobs, runs
@@ -18,6 +19,7 @@ from arena_runner.server.services.targets import Target
 from arena_runner.server.store.tables import DeploymentStateRow, RevisionRow
 from arena_runner.server.traffic import Tally
 from arena_runner.server.world import World
+from arena_runner.serving.policy_protocol import POLICIES, POLICY_FILES
 
 
 def begin(session: Session, world: World, look: Look, target: Target) -> None:
@@ -25,7 +27,8 @@ def begin(session: Session, world: World, look: Look, target: Target) -> None:
     now, row = world.clock(), look.row
     known = select(func.max(RevisionRow.number)).where(RevisionRow.namespace == row.namespace)
     number = (session.scalar(known.where(RevisionRow.deployment == row.name)) or 0) + 1
-    model = jobs.model_of(runs.get(session, target.run.id), world)
+    acts = all(name in target.checkpoint.files for name in POLICY_FILES)
+    model = ModelRef(id=POLICIES) if acts else jobs.model_of(runs.get(session, target.run.id), world)
     if model is None:
         look.state.refused = look.key
         look.say("held", f"run {target.run.id} names no base model to serve its adapter on")
@@ -42,7 +45,7 @@ def begin(session: Session, world: World, look: Look, target: Target) -> None:
     revision.state, revision.message, revision.created, revision.updated = "loading", "", now, now
     session.add(revision)
     _make_room(look, now)
-    look.say("loading", f"loading {target.checkpoint.label} on {model.id}")
+    look.say("loading", f"loading {target.checkpoint.label} on {'the policy server' if acts else model.id}")
 
 
 def return_to(session: Session, look: Look, number: int, now: float) -> None:

@@ -1,0 +1,73 @@
+"""The published wire format of arrays: a leaf is base64 of a `.npy` file; dicts and tuples keep their shape.
+
+Read by hand, not by `numpy.load`: that would unpickle, open archives, or make room for whatever a header claims.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+from pydantic import JsonValue
+
+from arena_gitops.errors import ArenaError
+
+NUMBERS = "biuf"
+"""kinds of dtype: booleans, integers, floats"""
+WANTED = "expected base64 of a .npy file"
+
+
+class WireError(ArenaError):
+    """What came is no array; the message says where and what was expected."""
+
+
+def decode(value: JsonValue, at: str) -> Any:
+    """Arrays, in mappings and tuples; `at` names the value in messages."""
+    match value:
+        case str():
+            return _array(value, at)
+        case dict():
+            return {name: decode(one, f"{at}.{name}") for name, one in value.items()}
+        case list():
+            return tuple(decode(one, f"{at}.{n}") for n, one in enumerate(value))
+    raise WireError(f"{at}: {WANTED}, or an object or list of such")
+
+
+def encode(value: NDArray[Any] | Mapping[str, NDArray[Any]]) -> JsonValue:
+    """Arrays as they travel."""
+    if isinstance(value, Mapping):
+        return {name: encode(one) for name, one in value.items()}
+    into = io.BytesIO()
+    np.save(into, value, allow_pickle=False)
+    return base64.b64encode(into.getvalue()).decode("ascii")
+
+
+def _array(text: str, at: str) -> NDArray[Any]:
+    try:
+        raw = io.BytesIO(base64.b64decode(text, validate=True))
+        shape, fortran, dtype = _header(raw)
+    except (ValueError, binascii.Error, SyntaxError) as problem:
+        raise WireError(f"{at}: {WANTED} ({problem})") from problem
+    if dtype.kind not in NUMBERS:
+        raise WireError(f"{at}: expected an array of numbers, got dtype {dtype}")
+    content = raw.read()
+    if len(content) != math.prod(shape) * dtype.itemsize:
+        raise WireError(f"{at}: {WANTED}; its header says {shape} of {dtype}, which is not what follows")
+    flat: NDArray[Any] = np.frombuffer(content, dtype)
+    return flat.reshape(shape, order="F" if fortran else "C")
+
+
+def _header(raw: io.BytesIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = npy.read_magic(raw)
+    if version == (1, 0):
+        return npy.read_array_header_1_0(raw)
+    if version == (2, 0):
+        return npy.read_array_header_2_0(raw)
+    raise ValueError(f"version {version} of the format")
