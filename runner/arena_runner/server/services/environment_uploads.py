@@ -59,8 +59,8 @@ def accept(blobs: BlobStore, sent: Sent) -> Accepted:
     """Unpack, read the configuration and choose the entry point; 422 with what is wrong, and nothing is kept."""
     unpacked = unpack(blobs, sent.archive)
     files = _without_top(unpacked.files)
-    requirements = sent.requirements or _taken(blobs, files, (REQUIREMENTS,))
-    config = sent.config or _taken(blobs, files, CONFIGS)
+    requirements = _taken(blobs, files, (REQUIREMENTS,), sent.requirements)
+    config = _taken(blobs, files, CONFIGS, sent.config)
     source = EnvironmentInput(
         address=f"environment/{imperative.slug(sent.name)}",
         files=files,
@@ -110,10 +110,16 @@ def _without_top(files: dict[str, str]) -> dict[str, str]:
     return _without_top({name.removeprefix(f"{top}/"): digest for name, digest in files.items()})
 
 
-def _taken(blobs: BlobStore, files: dict[str, str], names: tuple[str, ...]) -> bytes:
-    """A file that travels as a value; it is no part of the code then."""
+def _taken(blobs: BlobStore, files: dict[str, str], names: tuple[str, ...], sent: bytes) -> bytes:
+    """A file that travels as a value; it is no part of the code then, also where clients send it both ways."""
     name = next((name for name in names if name in files), None)
-    return blobs.existing(files.pop(name)).read_bytes() if name else b""
+    if name is None:
+        return sent
+    inside = blobs.existing(files[name]).read_bytes()
+    if sent and inside != sent:
+        return sent
+    del files[name]
+    return inside
 
 
 def _requirements(text: bytes) -> tuple[str, ...]:

@@ -97,6 +97,19 @@ def test_a_folder_around_everything_and_side_files_are_no_part_of_the_code(http)
     assert any(line["message"] == "left out of the archive: merge-env/.env" for line in sent)
 
 
+def test_a_side_file_that_is_sent_both_ways_is_no_part_of_the_code_either(http):
+    files = {"merge.py": MERGE, "env_config.yaml": "size: 7\n"}
+    lines(send(http, files, config=b"size: 7\n"))
+    lines(send(http, files, config=b"size: 8\n", name="other"))
+    found = {r["name"]: r["spec"] for r in http.get("/api/v1/state?stack=imperative").json()["resources"]}
+    assert (list(found["merge-env"]["files"]), found["merge-env"]["env_config"]) == (
+        ["merge.py"],
+        {"size": 7},
+    )
+    assert sorted(found["other"]["files"]) == ["env_config.yaml", "merge.py"]
+    assert found["other"]["env_config"] == {"size": 8}
+
+
 def test_a_wrong_environment_ends_in_failed_and_may_be_sent_again(http):
     broken = MERGE.replace("self.left = 10", "self.left = 1 / 0")
 
