@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from arena_gitops.plan.drift import Drift
-from arena_gitops.plan.model import Change, Plan
+from arena_gitops.plan.model import Action, Change, Plan
 from arena_gitops.report import words
 from arena_gitops.report.github import (
     COMMENT_BYTES,
@@ -46,12 +46,18 @@ def differences(approved: Marker, plan: Plan) -> Iterable[str]:
     actions = {change.address: words.verb(change) for change in plan.changes}
     lines = [f"+ {address}: {actions[address]} was not approved" for address in now if address not in before]
     lines += [f"- {address}: approved, and no longer planned" for address in before if address not in now]
+    chosen = {change.address: change.message for change in plan.changes if change.action is Action.PROMOTE}
     lines += [
-        f"~ {address}: {actions[address]} is not what was approved (other content, or another stored state)"
+        f"~ {address}: {actions[address]} is not what was approved ({_what(chosen.get(address))})"
         for address in now
         if address in before and now[address] != before[address]
     ]
     return lines
+
+
+def _what(choice: str | None) -> str:
+    """In what way it differs, as far as a digest of the approved change tells; one line."""
+    return "other content, or another stored state" if choice is None else f"now {' '.join(choice.split())}"
 
 
 def unapproved(approved: Marker, plan: Plan) -> tuple[Change, ...]:

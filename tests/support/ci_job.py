@@ -19,9 +19,10 @@ from pathlib import Path
 
 import pytest
 from github_api import JOB_TOKEN, REPOSITORY, github_api
+from real_server import real_server
 from ruamel.yaml import YAML
 
-__all__ = ["Done", "Repo", "connected", "github_api", "planned", "repo", "served"]
+__all__ = ["Done", "Repo", "connected", "github_api", "planned", "repo", "served", "tracked"]
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "infra-repo"
 NO_MLFLOW = "http://127.0.0.1:9"
@@ -55,6 +56,13 @@ def served(tmp_path_factory):
     yield f"http://127.0.0.1:{note['port']}", note["token"]
     process.send_signal(signal.SIGTERM)
     process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def tracked(tmp_path_factory):
+    """A real server with an MLflow of its own, whose runs complete by a script."""
+    with real_server(tmp_path_factory.mktemp("tracked") / "home", mlflow_uri=None) as server:
+        yield server
 
 
 @dataclass
@@ -184,6 +192,15 @@ class Repo:
         base = {"sha": self.base, "ref": "main"}
         return {"pull_request": {"number": number, "head": side, "base": base, **more}}
 
+    def connect(self, url: str, token: str) -> Repo:
+        """Plan and apply at this server, under names of its own."""
+        number = next(_NUMBERS)
+        self.call_it(f"words-{number}", number)
+        self.edit("arena.yaml", "https://arena.example.org", url)
+        self.base_url = url
+        self.secrets = dict.fromkeys(("ARENA_PLAN_KEY", "ARENA_PREVIEW_KEY", "ARENA_APPLY_KEY"), token)
+        return self
+
     def call_it(self, name: str, seed: int) -> None:
         """Other names and another seed, so that nothing here is what another test has."""
         for file in self.root.rglob("*.yaml"):
@@ -211,13 +228,7 @@ def repo(tmp_path, github_api):
 
 @pytest.fixture
 def connected(repo, served):
-    url, token = served
-    number = next(_NUMBERS)
-    repo.call_it(f"words-{number}", number)
-    repo.edit("arena.yaml", "https://arena.example.org", url)
-    repo.base_url = url
-    repo.secrets = dict.fromkeys(("ARENA_PLAN_KEY", "ARENA_PREVIEW_KEY", "ARENA_APPLY_KEY"), token)
-    return repo
+    return repo.connect(*served)
 
 
 def planned(repo: Repo, number: int) -> Done:

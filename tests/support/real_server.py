@@ -37,8 +37,10 @@ def token_of(server: RealServer, role: str) -> str:
 
 
 @contextmanager
-def real_server(home: Path, **settings: object) -> Iterator[RealServer]:
-    """Start one in `home`; it is gone at the end."""
+def real_server(
+    home: Path, *, mlflow_uri: str | None = NO_MLFLOW, **settings: object
+) -> Iterator[RealServer]:
+    """Start one in `home`; it is gone at the end. Without an address of MLflow it has one of its own."""
     home.mkdir(parents=True, exist_ok=True)
     scripted = {
         "worker": {"command": [sys.executable, str(SCRIPTS / "scripted_worker.py")]},
@@ -48,8 +50,9 @@ def real_server(home: Path, **settings: object) -> Iterator[RealServer]:
     command = [sys.executable, "-m", "arena_runner.cli", "server", "--home", str(home)]
     kept = {key: value for key, value in os.environ.items() if not key.startswith("ARENA_")}
     kept["ARENA_MODELS_DIR"] = str(home / "models")
+    command += [] if mlflow_uri is None else ["--mlflow-uri", mlflow_uri]
     with (home / "server.log").open("ab") as log:
-        process = subprocess.Popen([*command, "--mlflow-uri", NO_MLFLOW], stdout=log, stderr=log, env=kept)
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=kept)
     try:
         note = _announced(process, home)
         yield RealServer(f"http://127.0.0.1:{note['port']}", note["token"], home)
