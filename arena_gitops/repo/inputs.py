@@ -97,6 +97,7 @@ def environment(catalog: Catalog, entry: Entry, resource: Environment) -> Found[
     if located is None or _failed(catalog, before):
         return None
     folder, paths = located
+    catalog.referred.update(_data(catalog, paths))
     try:
         blobs = {path: catalog.files.blob(path) for path in paths}
         for path in paths:
@@ -117,6 +118,14 @@ def environment(catalog: Catalog, entry: Entry, resource: Environment) -> Found[
         env_config=config,
     )
     return Found(value, tuple(paths), tuple(blobs.values()))
+
+
+def _data(catalog: Catalog, paths: Iterable[str]) -> Iterable[str]:
+    """YAML that is data of the code; what has a `name` is more likely a resource whose kind is misspelt."""
+    for path in paths:
+        found = catalog.plain.get(path)
+        if found is not None and not (isinstance(found.value, dict) and "name" in found.value):
+            yield path
 
 
 def env_config(catalog: Catalog, document: Document, path: tuple[str, ...], written: str) -> dict[str, Any]:

@@ -222,6 +222,13 @@ def test_an_environment_is_the_files_of_its_folder(grid):
     assert spec["env_config"] == {"size": 4}
 
 
+def test_yaml_beside_the_code_is_data_of_the_environment_unless_it_looks_like_a_resource(grid):
+    grid.write("environments/grid/levels.yaml", "levels: [1, 2]\n")
+    assert "levels.yaml" in grid.load().resources[GRID].spec["files"]
+    grid.write("environments/grid/other.yaml", "knd: Environment\nname: other\n")
+    assert grid.problems() == ["environments/grid/other.yaml:1:1 no-kind"]
+
+
 def test_a_comment_in_its_documents_does_not_change_an_environment(grid):
     before = grid.load().resources[GRID].fingerprint
     grid.write("environments/grid/environment.yaml", "# hello\n" + ENVIRONMENT)
