@@ -7,6 +7,7 @@ change like any other, since only an apply moves its traffic.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -24,10 +25,32 @@ DEPLOYMENT = "deployment"
 
 def annotate(changes: Iterable[Change], desired: DesiredState, observed: ObservedState) -> list[Change]:
     """Say on each deployment what the server will do with it once the runs of this plan have ended."""
-    changes = list(changes)
+    changes = _served_stale(list(changes), observed)
     by_address = {change.address: change for change in changes}
     told = [_annotated(change, by_address, desired, observed) for change in changes]
     return [limits.deployed_later(change, by_address, desired, observed) for change in told]
+
+
+def _served_stale(changes: list[Change], observed: ObservedState) -> list[Change]:
+    """Say on each stale experiment which deployments serve its run: nothing is done about them either."""
+    if all(change.action is not Action.STALE for change in changes):
+        return changes
+    serving: dict[str, list[Address]] = defaultdict(list)
+    for address, document in observed.resources.items():
+        status = document.deployment
+        if status is not None and status.revision and status.run_id:
+            serving[status.run_id].append(address)
+
+    def lines(change: Change) -> tuple[str, ...]:
+        document = observed.resources.get(change.at)
+        run = document.run if document is not None else None
+        served = serving.get(run.run_id, ()) if run is not None else ()
+        return tuple(f"{address} serves it, and goes on doing so" for address in sorted(served))
+
+    return [
+        c.model_copy(update={"notes": (*c.notes, *lines(c))}) if c.action is Action.STALE else c
+        for c in changes
+    ]
 
 
 def _annotated(

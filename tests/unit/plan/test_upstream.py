@@ -4,6 +4,7 @@ import pytest
 from stacks import REWARD, ROWS, small
 
 from arena_gitops.plan.model import Action
+from arena_gitops.platforms.scripted import RunScript
 
 MORE = ROWS + "What is 1 + 2?,#### 3\n"
 OTHER = REWARD.replace("-1", "0")
@@ -22,6 +23,15 @@ def test_new_rows_are_a_new_version_of_the_dataset_and_make_experiments_stale(sc
     assert here.change(new_rows(), "dataset/words").action is Action.NEW_VERSION
     assert here.change(new_rows()).action is Action.STALE
     assert here.plan(new_rows()).summary["stale"] == 1
+
+
+def test_a_stale_experiment_names_the_deployment_that_serves_it(scene):
+    serves = "deployment/words serves it, and goes on doing so"
+    done = scene(runs=RunScript.completes()).applied(small())
+    assert serves in done.change(new_rows()).notes
+    assert done.change(new_rows(), "deployment/words") is None
+    at_work = scene(runs=RunScript.stays_running(step=3)).applied(small())
+    assert serves not in at_work.change(new_rows()).notes
 
 
 def test_stale_experiments_keep_what_they_were_trained_with(scene):
