@@ -60,7 +60,8 @@ class TextKnobs(Knobs):
     max_grad_norm: Annotated[Float, Field(ge=0)] = 0.1
     update_epochs: Annotated[Int, Field(ge=1)] = 1
 
-    gradient_checkpointing: Understood[Bool] = None
+    gradient_checkpointing: Annotated[Bool | None, UnlessWritten] = None
+    """recompute every layer in the backward pass: less memory, more time, the same result; false unless written"""
     seed: Annotated[Int | None, NotActedOn("mutation.rand_seed seeds the whole run")] = None
     use_separate_reference_adapter: Understood[Bool] = None
     calc_position_embeddings: Understood[Bool] = None

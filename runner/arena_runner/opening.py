@@ -16,7 +16,7 @@ from torch import Tensor
 from arena_gitops.spec.algorithms.dpo import DpoKnobs
 from arena_gitops.spec.algorithms.sft import SftKnobs
 from arena_gitops.spec.job import DatasetInput, JobSpec, Log, ModelRef, Started
-from arena_gitops.spec.knobs import GroupKnobs, Knobs
+from arena_gitops.spec.knobs import GroupKnobs, Knobs, TextKnobs
 from arena_gitops.spec.manifest import Manifest
 from arena_runner import budgets, checkpoint, peft_format
 from arena_runner.adapters import Population
@@ -182,6 +182,8 @@ def _learner(
         seed=job.seed,
         reference=start,
     )
+    assert isinstance(manifest.algorithm, TextKnobs)
+    population.checkpointing(on=bool(manifest.algorithm.gradient_checkpointing))
     return Learner(base, population, StackedAdamW(population), limits.tokens_per_backward), population.export(
         0
     )

@@ -16,6 +16,8 @@ from arena_runner.rollouts.scored import Scored
 
 BY_THE_TASK = {"name", "batch_size", "group_size", "filter_zero_adv", "overlong_buffer"}
 """How much is asked for, not how it is learned; the loop's own tests cover them."""
+WITHOUT_A_TRACE = {"gradient_checkpointing"}
+"""Changes memory and no number: tests/runner/loop/test_gradient_checkpointing.py."""
 ANOTHER = {
     "adv_norm": "mean_only",
     "beta": 0.5,
@@ -46,7 +48,7 @@ def sft_settings(knobs):
     return asdict(Imitated(None, (), knobs, 0.0, 0)._settings(Member(0, knobs.hyperparameters())))
 
 
-@pytest.mark.parametrize("name", sorted(set(GrpoKnobs.acted_on()) - BY_THE_TASK))
+@pytest.mark.parametrize("name", sorted(set(GrpoKnobs.acted_on()) - BY_THE_TASK - WITHOUT_A_TRACE))
 def test_a_knob_of_grpo_changes_the_update(name):
     assert grpo_settings(GrpoKnobs(**{name: ANOTHER[name]})) != grpo_settings(GrpoKnobs())
 
@@ -55,12 +57,12 @@ def dpo_settings(knobs):
     return asdict(Preferred(None, (), knobs, 0.0, 0)._settings(Member(0, knobs.hyperparameters())))
 
 
-@pytest.mark.parametrize("name", sorted(set(DpoKnobs.acted_on()) - BY_THE_TASK))
+@pytest.mark.parametrize("name", sorted(set(DpoKnobs.acted_on()) - BY_THE_TASK - WITHOUT_A_TRACE))
 def test_a_knob_of_dpo_changes_the_update(name):
     assert dpo_settings(DpoKnobs(**{name: ANOTHER[name]})) != dpo_settings(DpoKnobs())
 
 
-@pytest.mark.parametrize("name", sorted(set(SftKnobs.acted_on()) - BY_THE_TASK))
+@pytest.mark.parametrize("name", sorted(set(SftKnobs.acted_on()) - BY_THE_TASK - WITHOUT_A_TRACE))
 def test_a_knob_of_sft_changes_the_update(name):
     assert sft_settings(SftKnobs(**{name: ANOTHER[name]})) != sft_settings(SftKnobs())
 
