@@ -99,7 +99,7 @@ class RewardPool:
         self._box = Box.make(self._files, tuple(self._reward.files))
         try:
             first = self._start()
-        except RewardError:
+        except BaseException:
             self._box.remove()
             raise
         self._walls = first.walls
