@@ -128,7 +128,7 @@ def _commands() -> Iterator[str]:
     yield ""
     yield "What `--help` says. `arena-gitops` is the same program under a name that nothing else installs."
     yield ""
-    yield from _command(arena, click.Context(arena, info_name="arena"), 2)
+    yield from _command(arena, click.Context(arena, info_name="arena", **arena.context_settings), 2)
 
 
 def _command(command: click.Command, context: click.Context, level: int) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import pytest
 from between import between
 from puts import EXPERIMENT, put, put_experiment, usual
+from stacks import ROWS
 
 from arena_gitops.errors import PlatformError
 from arena_gitops.platforms.arena_cloud.platform import ArenaCloudPlatform
@@ -30,7 +31,8 @@ def asked(proxy, path):
 
 def test_answered_503_after_it_took_effect_it_is_found_and_not_submitted_again(cloud, proxy, stack, unique):
     proxy.after = lambda _method, path, _status: (503, b"") if path in {SUBMIT, CREATE} else None
-    document = put_experiment(cloud, usual(stack, unique))
+    rows = f"{ROWS}What is {next(iter(unique.values()))} + 0?,#### 0\n"  # nobody else's: there is something to create
+    document = put_experiment(cloud, stack.dataset(rows=rows).reward().experiment(set=unique))
     assert (asked(proxy, SUBMIT), asked(proxy, CREATE)) == (1, 1)
     again = put(cloud, stack, EXPERIMENT, etag=document.etag, key="another apply")
     assert again.run.run_id == document.run.run_id

@@ -87,7 +87,7 @@ def problem(line: str) -> str:
     """Why a command line cannot be typed so; empty for one that can. `a|b` are alternatives."""
     program, *words = line.replace("[", " ").replace("]", " ").split()
     command: click.Command = heavy if program == "arena-runner" else light
-    context = click.Context(command, info_name=program)
+    context = click.Context(command, info_name=program, **command.context_settings)
     takes: dict[str, bool] = {}
     rest = iter(words)
     for word in rest:

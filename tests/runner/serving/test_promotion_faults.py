@@ -229,6 +229,8 @@ def test_the_controllers_probe_asks_for_the_proof(served, tmp_path):
     note = tmp_path / "note"
     note.write_text(json.dumps({"adapter_digest": "sha256:" + "1" * 64}))
     blobs = types.SimpleNamespace(existing=lambda _digest: note)
-    revision = types.SimpleNamespace(files={probe.NOTE: "x"}, adapter=OLD, checkpoint="step_1/m0")
+    revision = types.SimpleNamespace(
+        files={probe.NOTE: "x"}, adapter=OLD, checkpoint="step_1/m0", model={"id": "tiny-llama"}
+    )
     with refused("the trainer recorded sha256:1111"):
         probe.probe(types.SimpleNamespace(blobs=blobs), served, revision)

@@ -19,7 +19,7 @@ def repository(sums):
 
 def test_what_was_submitted_by_hand_is_imported_and_nothing_is_trained_again(repository):
     arena = repository
-    assert "experiment/by-hand  id by-hand  run r_" in arena("import", "--list")
+    assert "experiment/by-hand id by-hand run r_" in " ".join(arena("import", "--list").split())
     printed = arena("import", "experiment/by-hand", "by-hand")
     assert "# manifests/by_hand.yaml" in printed
     assert "imports:\n  - kind: experiment\n    name: by-hand\n    id: by-hand" in printed
