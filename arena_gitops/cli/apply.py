@@ -82,13 +82,7 @@ def apply(
     Prints the plan and asks. --yes, a plan FILE (of `arena plan -o FILE`) or --expect-plan is consent; without
     a terminal one of them is needed.
     """
-    saved = _read_plan(file) if file else None
-    if saved and expect_plan and saved.plan_id != expect_plan:
-        raise UsageError(f"{file} is plan {saved.plan_id}, not {expect_plan}")
-    if saved and scope != Scope():
-        raise UsageError(
-            f"{file} says itself what it is about: leave out --select, --rerun, --rerun-stale and --budget"
-        )
+    saved = _saved(file, expect_plan, scope) if file else None
     approval = Approval(yes, saved.plan_id if saved else expect_plan)
     approval.require(session, "--yes, a plan FILE, or --expect-plan sha256:…")
     repository = Repository.read(saved.namespace if saved else namespace)
@@ -122,6 +116,18 @@ def apply(
         document_into=json_into,
     )
     carry_out(session, follower, job, world)
+
+
+def _saved(file: Path, expect_plan: str | None, scope: Scope) -> Plan:
+    """The plan of a file, where nothing else on the command line contradicts it."""
+    saved = _read_plan(file)
+    if expect_plan and saved.plan_id != expect_plan:
+        raise UsageError(f"{file} is plan {saved.plan_id}, not {expect_plan}")
+    if scope != Scope():
+        raise UsageError(
+            f"{file} says itself what it is about: leave out --select, --rerun, --rerun-stale and --budget"
+        )
+    return saved
 
 
 def _read_plan(file: Path) -> Plan:

@@ -83,9 +83,8 @@ def destroy(
     scope = repository.resolved(wanted)
     if out is not None:
         platform = session.using(connect(choice, os.environ, say=session.say, run_named=False, book=book))
-        planned = app.plan(
-            app.World(platform), repository.desired, target=choice.name, allow=allow, scope=scope
-        )
+        world = app.World(platform)
+        planned = app.plan(world, repository.desired, target=choice.name, allow=allow, scope=scope)
         write_atomically(out, planned.to_json())
         show(session, planned, "json" if session.json else "text")
         ctx.exit(app.exit_code(planned, detailed=False))

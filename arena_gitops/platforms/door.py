@@ -305,3 +305,23 @@ def _listed(value: Any) -> str:
 
 
 _ARENA_ERROR: TypeAdapter[_ArenaError] = TypeAdapter(_ArenaError)
+
+
+class BehindADoor:
+    """What every platform that is reached through a door has."""
+
+    _door: Door
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return self._door.url
+
+    @property
+    def door(self) -> Door:
+        """The way there, for the other API that it speaks, and for commands by name."""
+        return self._door
+
+    def close(self) -> None:
+        """Drop the connections."""
+        self._door.close()

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from arena_gitops.errors import PlatformError
 from arena_gitops.platforms.blobs import bytes_of
-from arena_gitops.platforms.door import JSON, Door, Request, Token, json_body
+from arena_gitops.platforms.door import JSON, BehindADoor, Door, Request, Token, json_body
 from arena_gitops.platforms.states import read_state
 from arena_gitops.spec.job import RunStatus
 from arena_gitops.spec.lease import FENCE, Heartbeat, Lease, LeaseRequest
@@ -64,7 +64,7 @@ class Health(BaseModel):
 _HEALTH: TypeAdapter[Health] = TypeAdapter(Health)
 
 
-class HttpPlatform:
+class HttpPlatform(BehindADoor):
     """A server reached by URL, with a token for that origin."""
 
     name = "http"
@@ -72,20 +72,6 @@ class HttpPlatform:
     def __init__(self, url: str, token: Token = None, *, door: Door | None = None) -> None:
         self._door = door or Door(url, token)
         self._states: dict[Owner, StateDocument] = {}
-
-    @property
-    def url(self) -> str:
-        """Where the server is."""
-        return self._door.url
-
-    @property
-    def door(self) -> Door:
-        """The way to the server, for the other API that it speaks."""
-        return self._door
-
-    def close(self) -> None:
-        """Drop the connections."""
-        self._door.close()
 
     def observe(self, owner: Owner) -> ObservedState:
         """Everything `owner` has here; sent again only when it changed since the last look."""

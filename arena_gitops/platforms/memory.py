@@ -16,7 +16,7 @@ from arena_gitops.errors import BlockedError, PlatformRejectedError, Rejection, 
 from arena_gitops.platforms.leases import Leases
 from arena_gitops.platforms.ledger import Ledger, Record
 from arena_gitops.platforms.scripted import RunScript
-from arena_gitops.platforms.structure import digests_of, structural_checks, validated
+from arena_gitops.platforms.structure import digests_of, repeated, structural_checks, validated
 from arena_gitops.spec.algorithms import ALGORITHMS
 from arena_gitops.spec.digest import sha256_bytes, sha256_json
 from arena_gitops.spec.job import RunStatus
@@ -144,7 +144,7 @@ class MemoryPlatform:
             self._leases.guard(body.owner, fence)
             answered = self._answers.get((body.owner.namespace, address, idempotency_key))
             if answered is not None:
-                return _repeated(address, answered, content)
+                return repeated(address, answered, content)
             self._guard(address, body, etag)
             document = self._ledger.adopt(address, body) if body.adopt else self._ledger.put(address, body)
             self._answers[body.owner.namespace, address, idempotency_key] = content, document
@@ -207,14 +207,6 @@ class MemoryPlatform:
             return self._ledger.runs[run_id].status
         except KeyError as error:
             raise _rejected(404, "not_found", f"there is no run {run_id}") from error
-
-
-def _repeated(address: Address, answered: tuple[str, ResourceDocument], content: str) -> ResourceDocument:
-    before, document = answered
-    if before != content:
-        message = f"the idempotency key of this write to {address} was used for another body"
-        raise _rejected(422, "idempotency_key_reused", message)
-    return document
 
 
 def _require_owner(address: Address, record: Record, owner: Owner) -> None:

@@ -12,9 +12,25 @@ from pydantic import ValidationError
 from arena_gitops.errors import PlatformRejectedError, Rejection
 from arena_gitops.spec.job import COLUMNS, DatasetInput, JobInputs, RewardInput
 from arena_gitops.spec.resource import Address, Frozen
-from arena_gitops.spec.wire import CheckRequest, CheckResult, DeploymentSpec, ExperimentSpec, PutResource
+from arena_gitops.spec.wire import (
+    CheckRequest,
+    CheckResult,
+    DeploymentSpec,
+    ExperimentSpec,
+    PutResource,
+    ResourceDocument,
+)
 
 _SPECS: dict[str, type[Frozen]] = {"experiment": ExperimentSpec, "deployment": DeploymentSpec}
+
+
+def repeated(address: Address, answered: tuple[str, ResourceDocument], content: str) -> ResourceDocument:
+    """The answer that a key was given before; refused when the key came with another body."""
+    before, document = answered
+    if before != content:
+        message = f"the idempotency key of this write to {address} was used for another body"
+        raise PlatformRejectedError(Rejection(422, "idempotency_key_reused", message))
+    return document
 
 
 def validated(address: Address, body: PutResource) -> None:

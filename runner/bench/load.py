@@ -12,9 +12,6 @@ import argparse
 import asyncio
 import json
 import os
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,12 +22,12 @@ from typing import Any
 
 import httpx
 import psutil
+from servers import running
 
 from arena_gitops.spec.digest import fingerprint
 from arena_gitops.spec.wire import Owner, PutResource
 
 OWNER = Owner(stack="load")
-NOBODY = "http://127.0.0.1:9"
 TIERS = {"tiers": [{"id": "t", "executor": "pull", "num_cpus": 1, "ram_gb": 1, "credits_per_node_hour": 0}]}
 KINDS = ("project", "dataset", "reward", "experiment")
 
@@ -49,38 +46,8 @@ def server(home: Path, database: str | None) -> Iterator[Site]:
     """Start one; stop it at the end."""
     home.mkdir(parents=True, exist_ok=True)
     (home / "tiers.yaml").write_text(json.dumps(TIERS))
-    command = [
-        sys.executable,
-        "-m",
-        "arena_runner.cli",
-        "server",
-        "--home",
-        str(home),
-        "--mlflow-uri",
-        NOBODY,
-    ]
-    environment = {**os.environ, **({"ARENA_DATABASE_URL": database} if database else {})}
-    with (home / "server.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
-    try:
-        note = _announced(process, home)
-        headers = {"Authorization": f"Bearer {note['token']}"}
-        yield Site(f"http://127.0.0.1:{note['port']}", headers, process.pid)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
-
-
-def _announced(process: subprocess.Popen[bytes], home: Path) -> dict[str, Any]:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise SystemExit((home / "server.log").read_text())
-        if (home / "server.json").exists():
-            found: dict[str, Any] = json.loads((home / "server.json").read_text())
-            return found
-        time.sleep(0.02)
-    raise SystemExit("the server does not become ready")
+    with running(home, **({"ARENA_DATABASE_URL": database} if database else {})) as (url, headers, process):
+        yield Site(url, headers, process.pid)
 
 
 def body(kind: str, name: str) -> dict[str, Any]:

@@ -15,7 +15,6 @@ import json
 import os
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -30,12 +29,12 @@ from typing import Any
 import httpx
 import openai
 import psutil
+from servers import running
 
 from arena_gitops.spec.digest import fingerprint
 from arena_gitops.spec.wire import Owner, PutResource
 
 TESTS = Path(__file__).resolve().parents[2] / "tests"
-NOBODY = "http://127.0.0.1:9"
 OWNER = Owner(stack="bench")
 ADAPTERS = 4
 PROMPTS = ("2 and 2", "Who are you?", "Tell me a word.", "ab")
@@ -106,31 +105,15 @@ def site(home: Path, model: Path, adapters: Path) -> Iterator[Site]:
     serve = [sys.executable, "-m", "arena_runner.cli", "serve", "--dtype", "float32"]
     settings = {"worker": {"command": worker}, "model_server": {"command": serve}}
     (home / "settings.yaml").write_text(json.dumps(settings))
-    command = [
-        sys.executable,
-        "-m",
-        "arena_runner.cli",
-        "server",
-        "--home",
-        str(home),
-        "--mlflow-uri",
-        NOBODY,
-    ]
-    with (home / "server.log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        until((home / "server.json").exists, 60)
-        note = json.loads((home / "server.json").read_text())
-        url, headers = f"http://127.0.0.1:{note['port']}", {"Authorization": f"Bearer {note['token']}"}
-        with httpx.Client(base_url=url, headers=headers, timeout=60, trust_env=False) as http:
-            made = Site(http, url, note["token"], home)
-            script = {"members": ADAPTERS, "adapters": str(adapters)}
-            manifest = {"algorithm": {"name": "GRPO"}, "training": {"max_steps": 8}, "script": script}
-            made.put("experiment", "bench", {"manifest": manifest, "inputs": {}, "model": {"id": str(model)}})
-            yield made
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(60)
+    with (
+        running(home) as (url, headers, _),
+        httpx.Client(base_url=url, headers=headers, timeout=60, trust_env=False) as http,
+    ):
+        made = Site(http, url, headers["Authorization"].split()[1], home)
+        script = {"members": ADAPTERS, "adapters": str(adapters)}
+        manifest = {"algorithm": {"name": "GRPO"}, "training": {"max_steps": 8}, "script": script}
+        made.put("experiment", "bench", {"manifest": manifest, "inputs": {}, "model": {"id": str(model)}})
+        yield made
 
 
 def until(condition: Callable[[], Any], seconds: float = 60.0, pause_s: float = 0.005) -> Any:

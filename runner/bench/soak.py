@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import signal
 import subprocess
@@ -26,12 +25,12 @@ from typing import Any
 
 import httpx
 import psutil
+from servers import announced, started
 
 from arena_gitops.spec.digest import fingerprint
 from arena_gitops.spec.wire import Owner, PutResource
 
 WORKER = Path(__file__).resolve().parents[2] / "tests" / "runner" / "server" / "scripted_worker.py"
-NOBODY = "http://127.0.0.1:9"
 STEP = 8
 """of the scripted worker"""
 REST_S = 90.0
@@ -66,31 +65,13 @@ class Day:
         tier = {"id": "local", "num_cpus": 2, "ram_gb": 4, "credits_per_node_hour": 1, "slots": 4}
         (self.home / "settings.yaml").write_text(json.dumps(settings))
         (self.home / "tiers.yaml").write_text(json.dumps({"tiers": [tier]}))
-        command = [sys.executable, "-m", "arena_runner.cli", "server", "--home", str(self.home)]
-        environment = {**os.environ, **({"ARENA_DATABASE_URL": self.database} if self.database else {})}
-        with (self.home / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [*command, "--mlflow-uri", NOBODY], stdout=log, stderr=log, env=environment
-            )
-        note = self._announced(self.process)
+        database = {"ARENA_DATABASE_URL": self.database} if self.database else {}
+        self.process = started(self.home, **database)
+        note = announced(self.process, self.home)
         headers = {"Authorization": f"Bearer {note['token']}"}
         self.http = httpx.Client(
             base_url=f"http://127.0.0.1:{note['port']}", headers=headers, timeout=30, trust_env=False
         )
-
-    def _announced(self, process: subprocess.Popen[bytes]) -> dict[str, Any]:
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            try:
-                note: dict[str, Any] = json.loads((self.home / "server.json").read_text())
-            except FileNotFoundError:
-                note = {}
-            if note.get("pid") == process.pid:
-                return note
-            if process.poll() is not None:
-                raise SystemExit((self.home / "server.log").read_text()[-4000:])
-            time.sleep(0.05)
-        raise SystemExit("the server does not become ready")
 
     def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
         """A call as a patient client makes it: again, with the same key, until there is an answer."""

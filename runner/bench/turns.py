@@ -22,6 +22,14 @@ HERE = Path(__file__).resolve().parent
 MIB = 1024**2
 
 
+POPULATION = ("iterate", "evaluate", "evolve", "sizes", "tell")
+
+
+def asked_of(members: Any) -> dict[str, Callable[..., Mapping[str, Any] | None]]:
+    """What a contender that trains a population can be asked."""
+    return {action: getattr(members, action) for action in POPULATION}
+
+
 class Contender:
     """The parent's end of one process; a context manager."""
 

@@ -3,21 +3,17 @@
 What a plan says is here; what takes a server or a while (unknown states, speed) is beside it.
 """
 
-import json
 import os
-import random
 import re
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from infra_repo import FILES, InfraRepo
-from jsonschema import Draft202012Validator
+from infra_repo import InfraRepo
 from markdown_it import MarkdownIt
-from ruamel.yaml import YAML
+from places import EXPERIMENT, RECIPE, REPOSITORY, ROOT, Place
 
 from arena_gitops.app import Consent, World, apply, plan
 from arena_gitops.errors import BlockedError, RepoError
@@ -25,63 +21,7 @@ from arena_gitops.plan.model import Action, CheckStatus
 from arena_gitops.platforms.memory import MemoryPlatform
 from arena_gitops.platforms.scripted import RunScript
 from arena_gitops.report import github, text
-from arena_gitops.spec.wire import Owner, Tier
-
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-PLAN_ID = HERE / "plan_id.txt"
-SCHEMA = json.loads((ROOT / "schemas" / "plan.schema.json").read_text())
-TIER = Tier(id="medium", num_cpus=8, ram_gb=32, credits_per_node_hour=2.0)
-REWARD = "from lib import near\n\n\ndef reward(question, answer, completion):\n    return near.score(answer, completion, ' ')\n"
-NEAR = "def score(answer, completion, gap):\n    return float(answer.split(gap)[-1] in completion)\n"
-REPOSITORY = {
-    **FILES,
-    "rewards/exact.py": REWARD,
-    "rewards/lib/near.py": NEAR,
-    "experiments/sums-grpo.yaml": """\
-        kind: Experiment
-        name: sums-grpo
-        description: sums
-        manifest: ../manifests/grpo.yaml
-        dataset: sums
-        reward: exact
-        tier: medium
-        budget: {max_runtime: 1h}
-        """,
-}
-EXPERIMENT, RECIPE = "experiments/sums-grpo.yaml", "manifests/grpo.yaml"
-
-
-class Place:
-    """A repository, and a platform it is applied to."""
-
-    def __init__(self, repo, runs=None):
-        self.repo = repo
-        self.world = World(MemoryPlatform(tiers=[TIER], runs=runs))
-
-    def plan(self, **options):
-        """The plan of what is on disk; its document is valid by the published schema."""
-        found = plan(self.world, self.repo.load(), target="local", **options)
-        Draft202012Validator(SCHEMA).validate(json.loads(found.to_json()))
-        return found
-
-    def applied(self):
-        planned = self.plan()
-        apply(self.world, planned, self.repo.load(), Consent.APPROVED)
-        return planned
-
-    def acts(self, **options):
-        return {c.address: c.action.value for c in self.plan(**options).changes if c.action.acts}
-
-    def change(self, address="experiment/sums-grpo", **options):
-        return next(c for c in self.plan(**options).changes if c.address == address)
-
-    def runs_of(self, owner):
-        found = self.world.platform.observe(owner).resources.values()
-        return [document.run.run_id for document in found if document.run]
-
-    def runs(self):
-        return len(self.world.platform._ledger.runs)
+from arena_gitops.spec.wire import Owner
 
 
 @pytest.fixture
@@ -100,84 +40,6 @@ def arena(folder, *args):
     environ = {k: v for k, v in os.environ.items() if k not in {"ARENA_BASE_URL", "CI", "GITHUB_ACTIONS"}}
     command = [sys.executable, "-m", "arena_gitops.cli", "-C", str(folder), *args]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
-
-
-def shuffled(path, chance):
-    """The same YAML with its keys in another order, other quotes, flow style and comments."""
-    yaml = YAML()
-    yaml.allow_duplicate_keys = False
-    tree = yaml.load(path.read_text())
-
-    def mixed(value):
-        if not isinstance(value, dict):
-            return value
-        items = [(key, mixed(inner)) for key, inner in value.items()]
-        chance.shuffle(items)
-        return dict(items)
-
-    writer = YAML()
-    writer.default_flow_style = chance.choice([True, False])
-    with path.open("w") as file:
-        file.write("# written by somebody else\n")
-        writer.dump(mixed(json.loads(json.dumps(tree))), file)
-
-
-def test_deterministic(tmp_path):
-    """One plan_id, whatever the order of files and keys, style, comments, place of the checkout or line ends."""
-    repo = InfraRepo.make(tmp_path / "first", REPOSITORY)
-    first = Place(repo).plan()
-    assert Place(repo).plan().to_json() == first.to_json()
-    ids = {first.plan_id}
-    for number in range(3):
-        chance = random.Random(number)
-        names = list(REPOSITORY)
-        chance.shuffle(names)
-        other = InfraRepo.make(
-            tmp_path / f"copy {number}" / "deep", {name: REPOSITORY[name] for name in names}
-        )
-        for path in other.root.rglob("*.yaml"):
-            if path.name != "arena.yaml":
-                shuffled(path, chance)
-        shutil.move(other.root / "rewards", other.root / "moved")
-        shutil.move(other.root / "moved", other.root / "rewards")
-        ids.add(Place(other).plan().plan_id)
-    windows = InfraRepo.make(tmp_path / "windows", {**REPOSITORY, ".gitattributes": "* text=auto\n"})
-    for path in windows.root.rglob("*"):
-        if path.is_file() and ".git" not in path.relative_to(windows.root).parts:
-            path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    ids.add(Place(windows).plan().plan_id)
-    ids |= set(planned_elsewhere(tmp_path / "first"))
-    assert len(ids) == 1
-    if os.environ.get("UPDATE_GOLDEN") == "1":
-        PLAN_ID.write_text(first.plan_id + "\n")
-    assert first.plan_id == PLAN_ID.read_text().strip()  # a new knob is a new id: UPDATE_GOLDEN=1
-
-
-PLAN_IT = """
-import sys
-from pathlib import Path
-from arena_gitops.app import World, plan
-from arena_gitops.platforms.memory import MemoryPlatform
-from arena_gitops.repo.load import load
-from arena_gitops.spec.wire import Tier
-tier = Tier(id="medium", num_cpus=8, ram_gb=32, credits_per_node_hour=2.0)
-print(plan(World(MemoryPlatform(tiers=[tier])), load(Path(sys.argv[1])), target="local").plan_id)
-"""
-
-
-def planned_elsewhere(root):
-    """By every Python here that has what it takes, each with hashes of its own."""
-    found = {sys.executable, *(p for n in range(11, 16) if (p := shutil.which(f"python3.{n}")))}
-    needs = "import pydantic, ruamel.yaml, click, httpx"
-    able = [
-        p for p in found if subprocess.run([p, "-c", needs], capture_output=True, check=False).returncode == 0
-    ]
-    for seed, python in enumerate([sys.executable, *able]):
-        environ = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": str(seed + 1)}
-        done = subprocess.run(
-            [python, "-c", PLAN_IT, str(root)], env=environ, capture_output=True, text=True, check=True
-        )
-        yield done.stdout.strip()
 
 
 @pytest.mark.parametrize("name", ["infra-repo", "gsm8k-tutorial", "sft-then-grpo"])

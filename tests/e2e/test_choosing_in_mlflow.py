@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from chromium import chromium_page
+from chromium import logged_in
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(500)]
 
@@ -44,11 +44,7 @@ def tracked(state, mlflow, until):
 def page(site, repository):
     """A headless Chromium's page, logged in as a person is."""
     PICTURES.mkdir(exist_ok=True)
-    with chromium_page(viewport={"width": 1500, "height": 1000}) as page:
-        page.goto(site.server()["url"] + "/login")
-        page.get_by_label("Token").fill(site.server()["token"])
-        page.get_by_role("button", name="Log in").click()
-        page.get_by_role("link", name="MLflow").wait_for()
+    with logged_in(site.server()["url"], site.server()["token"]) as page:
         yield page
 
 

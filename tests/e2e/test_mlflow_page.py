@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from chromium import chromium_page
+from chromium import logged_in
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(400)]
 
@@ -33,11 +33,7 @@ def tracked(state, mlflow, until):
 def page(site, state):
     """A headless Chromium's page, logged in."""
     PICTURES.mkdir(exist_ok=True)
-    with chromium_page(viewport={"width": 1500, "height": 1000}) as page:
-        page.goto(site.server()["url"] + "/login")
-        page.get_by_label("Token").fill(site.server()["token"])
-        page.get_by_role("button", name="Log in").click()
-        page.get_by_role("link", name="MLflow").wait_for()
+    with logged_in(site.server()["url"], site.server()["token"]) as page:
         yield page
 
 

@@ -19,6 +19,20 @@ FLAGS = [
 ]
 
 
+WIDE = {"width": 1500, "height": 1000}
+
+
+@contextmanager
+def logged_in(url: str, token: str) -> Iterator:
+    """A wide page of somebody who has logged in at a server."""
+    with chromium_page(viewport=WIDE) as page:
+        page.goto(url + "/login")
+        page.get_by_label("Token").fill(token)
+        page.get_by_role("button", name="Log in").click()
+        page.get_by_role("link", name="MLflow").wait_for()
+        yield page
+
+
 @contextmanager
 def chromium_page(**options) -> Iterator:
     """A page of an installed Chromium; the test is skipped where there is none."""

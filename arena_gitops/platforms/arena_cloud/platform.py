@@ -10,15 +10,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import Lock
 
-from arena_gitops.errors import BlockedError, PlatformError, PlatformRejectedError, Rejection, StaleError
+from arena_gitops.errors import BlockedError, PlatformError, StaleError
 from arena_gitops.platforms.arena_api import ArenaApi
 from arena_gitops.platforms.arena_cloud import state
 from arena_gitops.platforms.arena_cloud.making import Maker, rejected
 from arena_gitops.platforms.arena_cloud.names import VersionName
 from arena_gitops.platforms.arena_cloud.seen import Seen, Version, deployments_of, tier, versions_of
 from arena_gitops.platforms.arena_cloud.staging import Staging
-from arena_gitops.platforms.door import Door, Token
-from arena_gitops.platforms.structure import structural_checks, validated
+from arena_gitops.platforms.door import BehindADoor, Door, Token
+from arena_gitops.platforms.structure import repeated, structural_checks, validated
 from arena_gitops.spec.digest import sha256_json
 from arena_gitops.spec.job import RunState, RunStatus
 from arena_gitops.spec.lease import Lease, LeaseRequest
@@ -37,7 +37,7 @@ HOSTED = "https://arena.agilerl.com"
 """Where hosted Arena is, unless a target says otherwise."""
 
 
-class ArenaCloudPlatform:
+class ArenaCloudPlatform(BehindADoor):
     """Hosted Arena, or a server that speaks its protocol."""
 
     name = state.NAME
@@ -62,20 +62,6 @@ class ArenaCloudPlatform:
         self._answers: dict[tuple[Owner, Address, str], tuple[str, ResourceDocument]] = {}
         self._lock = Lock()
         """names count versions, so they are given one at a time"""
-
-    @property
-    def url(self) -> str:
-        """Where it is."""
-        return self._door.url
-
-    @property
-    def door(self) -> Door:
-        """The way there, for commands by name."""
-        return self._door
-
-    def close(self) -> None:
-        """Drop the connections."""
-        self._door.close()
 
     def observe(self, owner: Owner) -> ObservedState:
         """What can be told from names, in a handful of requests."""
@@ -127,7 +113,7 @@ class ArenaCloudPlatform:
         with self._lock:
             answered = self._answers.get((body.owner, address, idempotency_key))
             if answered is not None:
-                return _repeated(address, answered, content)
+                return repeated(address, answered, content)
             seen = self._look(body.owner)
             before = self._state(body.owner, seen).resources.get(address)
             _require(address, before, etag)
@@ -285,11 +271,3 @@ def _require(address: Address, before: ResourceDocument | None, etag: str | None
     if found != etag:
         state_now = "is not there" if found is None else f"is at {found}"
         raise StaleError(f"{address} {state_now}, expected was {etag or 'nothing'}; plan again")
-
-
-def _repeated(address: Address, answered: tuple[str, ResourceDocument], content: str) -> ResourceDocument:
-    before, document = answered
-    if before != content:
-        message = f"the key of this write to {address} was used for another body"
-        raise PlatformRejectedError(Rejection(422, "idempotency_key_reused", message))
-    return document

@@ -30,7 +30,7 @@ from agilerl.utils.utils import run_selection_and_mutation
 from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
-from turns import serve
+from turns import asked_of, serve
 
 
 class Members:
@@ -162,14 +162,7 @@ class Members:
 
 def build(settings: Mapping[str, Any]) -> dict[str, Callable[..., Mapping[str, Any] | None]]:
     """What can be asked."""
-    members = Members(settings)
-    return {
-        "iterate": members.iterate,
-        "evaluate": members.evaluate,
-        "evolve": members.evolve,
-        "sizes": members.sizes,
-        "tell": members.tell,
-    }
+    return asked_of(Members(settings))
 
 
 if __name__ == "__main__":

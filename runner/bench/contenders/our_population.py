@@ -15,7 +15,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
-from turns import serve
+from turns import asked_of, serve
 
 from arena_gitops.spec.knobs import GroupKnobs
 from arena_gitops.spec.manifest import parse_manifest
@@ -153,14 +153,7 @@ class Members:
 
 def build(settings: Mapping[str, Any]) -> dict[str, Callable[..., Mapping[str, Any] | None]]:
     """What can be asked."""
-    members = Members(settings)
-    return {
-        "iterate": members.iterate,
-        "evaluate": members.evaluate,
-        "evolve": members.evolve,
-        "sizes": members.sizes,
-        "tell": members.tell,
-    }
+    return asked_of(Members(settings))
 
 
 if __name__ == "__main__":

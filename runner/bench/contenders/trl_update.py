@@ -19,16 +19,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from turns import serve
 
 
-def build(settings: Mapping[str, Any]) -> dict[str, Callable[..., Mapping[str, Any] | None]]:
-    """What can be asked: `update`."""
-    torch.set_num_threads(1)
-    half = settings["dtype"] == "bfloat16"
-    model = AutoModelForCausalLM.from_pretrained(settings["model"], dtype=getattr(torch, settings["dtype"]))
-    rank = settings["rank"]
-    policy = get_peft_model(
-        model,
-        LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=settings["targets"], task_type="CAUSAL_LM"),
-    )
+def _trainer(policy: Any, settings: Mapping[str, Any]) -> Any:
+    """Trl's trainer around it; it is never asked to train."""
     trainer = trl.GRPOTrainer(
         policy,
         reward_funcs=lambda **_: [0.0],
@@ -36,7 +28,7 @@ def build(settings: Mapping[str, Any]) -> dict[str, Callable[..., Mapping[str, A
         train_dataset=Dataset.from_list([{"prompt": "x"}]),
         args=trl.GRPOConfig(
             use_cpu=True,
-            bf16=half,
+            bf16=settings["dtype"] == "bfloat16",
             report_to="none",
             gradient_checkpointing=False,
             disable_tqdm=True,
@@ -49,6 +41,19 @@ def build(settings: Mapping[str, Any]) -> dict[str, Callable[..., Mapping[str, A
     )
     trainer.current_gradient_accumulation_steps = 1
     trainer.args.steps_per_generation = 1
+    return trainer
+
+
+def build(settings: Mapping[str, Any]) -> dict[str, Callable[..., Mapping[str, Any] | None]]:
+    """What can be asked: `update`."""
+    torch.set_num_threads(1)
+    model = AutoModelForCausalLM.from_pretrained(settings["model"], dtype=getattr(torch, settings["dtype"]))
+    rank = settings["rank"]
+    policy = get_peft_model(
+        model,
+        LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=settings["targets"], task_type="CAUSAL_LM"),
+    )
+    trainer = _trainer(policy, settings)
     trained = [p for p in policy.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-6, weight_decay=0.0)
     policy.train()

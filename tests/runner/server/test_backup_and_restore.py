@@ -141,11 +141,13 @@ def backup(tmp_path_factory):
 
 
 def refused(source, home, why, code=1):
+    there = home.exists()
     done = runner("restore", source, "--home", home)
     assert done.returncode == code, done.stdout + done.stderr
     [line] = done.stderr.splitlines()
     assert line.startswith("error: ")
     assert why in line
+    assert home.exists() == there, "nothing is written"
     return line
 
 

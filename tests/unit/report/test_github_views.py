@@ -6,94 +6,22 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import example, given, settings
-from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from shown import HOSTILE, OUR_HTML, PLACE, PLAN_ID, change, field, many, plan_of
 
-from arena_gitops.errors import Diagnostic, Severity, Span
+from arena_gitops.errors import Diagnostic, Span
 from arena_gitops.plan.code import FileDiff
-from arena_gitops.plan.diff import Op
 from arena_gitops.plan.drift import Drift, DriftEntry
 from arena_gitops.plan.model import (
     Action,
     Base,
-    Change,
     CheckOutcome,
     CheckStatus,
     Cost,
-    FieldChange,
-    Plan,
-    PlanCost,
     PlanDiagnostic,
-    Range,
 )
-from arena_gitops.report import commands, github, notices
+from arena_gitops.report import github, notices
 from arena_gitops.report.marker import Marker, signatures
-from arena_gitops.spec.lifecycle import FieldClass
-
-PLAN_ID = "sha256:" + "ab" * 32
-PLACE = github.Place("prod", "infra", "c0ffee" * 6, "beef" * 10, "https://github.example/run/1")
-SPECIAL = "@#|`<>!-[](){}*_~\\&$:%,\r\n\t\u202e\u200b\x1b ab1/'\"="
-HOSTILE = st.text(SPECIAL, max_size=40) | st.text(max_size=40)
-OUR_HTML = re.compile(
-    r"<!-- arena:plan v1 [^\n]* -->|<details><summary>(?:(?:Fields|Code|Unchanged) \(\d+\)|\d+ resources)</summary>|</details>|</?sub>"
-)
-
-
-def plan_of(*changes, checks=(), diagnostics=(), applyable=True):
-    counts = dict.fromkeys([*(a.value for a in Action), "unchanged"], 0)
-    for change in changes:
-        counts[change.action.value] += 1
-    return Plan(
-        plan_id=PLAN_ID,
-        target="prod",
-        platform="http",
-        stack="team",
-        namespace="main",
-        applyable=applyable,
-        summary=counts,
-        cost=PlanCost(max_new=118.3),
-        changes=changes,
-        checks=checks,
-        diagnostics=diagnostics,
-    )
-
-
-def change(address="experiment/words", action=Action.CREATE, **fields):
-    severity = action.severity
-    return Change(address=address, action=action, reason="r", severity=severity, **fields)
-
-
-def field(path="algorithm.lr", old=1e-5, new=2e-5):
-    return FieldChange(
-        path=path,
-        cls=FieldClass.SEMANTIC,
-        op=Op.REPLACE,
-        old=old,
-        new=new,
-        action=Action.NEW_VERSION,
-        reason="semantic",
-        range=Range(filename="manifests/words.yaml", line=3, column=5),
-    )
-
-
-def many(count):
-    """300 changes with long words; among them one undeploy and one interruption."""
-    addresses = [f"experiment/{'long-name-' * 4}{n:04}" for n in range(count)]
-    told = [
-        change(
-            address,
-            Action.NEW_VERSION,
-            message="m" * 390,
-            fields=tuple(field(f"set.key_{k}") for k in range(9)),
-        )
-        for address in addresses
-    ]
-    told += [
-        change("deployment/old", Action.DESTROY),
-        change("experiment/busy", Action.NEW_VERSION, interrupts=True),
-    ]
-    quiet = [change(f"dataset/d{n}", Action.NOOP, message="runs, step 5") for n in range(count)]
-    return plan_of(*told, *quiet)
 
 
 def structure(body):
@@ -342,48 +270,6 @@ def test_a_long_table_is_folded_and_code_is_a_diff():
     body = github.comment(plan_of(*mixed, change("reward/r", Action.NEW_VERSION, code=code)), PLACE)
     assert "<details><summary>41 resources</summary>" in body
     assert "```diff\n# reward/r\n# rewards/r.py  +1 -1 lines\n@@ -1 +1 @@\n-a\n+b\n```" in body
-
-
-def test_an_annotation_names_its_place_and_escapes_what_would_end_it():
-    note = commands.Annotation("error", "a:b,c", "50%\r\n::set-env::", "dir,x/a:b.yaml", 3, 5)
-    assert note.render() == (
-        "::error file=dir%2Cx/a%3Ab.yaml,line=3,col=5,title=a%3Ab%2Cc::50%25%0D%0A::set-env::"
-    )
-
-
-@given(HOSTILE, HOSTILE, HOSTILE)
-def test_an_annotation_is_one_line_whatever_is_in_it(title, message, file):
-    line = commands.Annotation("warning", title, message, file, 1, 1).render()
-    assert "\n" not in line
-    assert "\r" not in line
-    properties = line.removeprefix("::warning ").split("::")[0]
-    assert [part.split("=")[0] for part in properties.split(",")] == ["file", "line", "col", "title"]
-
-
-def test_only_ten_of_each_level_are_shown_errors_first_and_the_last_counts_the_rest():
-    problems = [
-        Diagnostic("m", "code", Span("a.yaml", line), severity=severity)
-        for severity in (Severity.NOTE, Severity.WARNING, Severity.ERROR)
-        for line in range(1, 13)
-    ]
-    lines = commands.lines(commands.of_problems(problems))
-    assert [line.split(" ")[0] for line in lines] == ["::error"] * 10 + ["::warning"] * 10 + ["::notice"] * 10
-    assert [n for n, line in enumerate(lines) if line.endswith("::+3 more in the job summary")] == [9, 19, 29]
-
-
-def test_a_plan_is_annotated_where_it_was_written():
-    place = Range(filename="experiments/words.yaml", line=7, column=3)
-    plan = plan_of(
-        change(range=place, cost=Cost(max=3.0, basis="b")),
-        change("deployment/d", Action.DESTROY),
-        change("experiment/e", Action.BLOCKED, message="protected"),
-    )
-    lines = commands.lines(commands.of_plan(plan))
-    assert lines[0].startswith("::error title=blocked::experiment/e: BLOCKED, protected")
-    assert lines[1].startswith("::warning title=undeploys::deployment/d")
-    assert lines[2].startswith(
-        "::notice file=experiments/words.yaml,line=7,col=3,title=trains::experiment/words"
-    )
 
 
 def test_the_marker_is_json_for_others_too():
