@@ -55,9 +55,8 @@ def open_classic(
     resumed = checkpoint.load_state(materials.resume) if materials.resume else None
     limits = resumed[0].budgets if resumed else _budgets()
     torch.set_num_threads(limits.threads)
-    torch.set_flush_denormal(True)  # moments fade to denormal numbers, which cost many times as much
     algorithm = maths(knobs)
-    with _worlds(job, manifest) as open_world:
+    with _without_denormals(), _worlds(job, manifest) as open_world:
         crew = _crew(job, manifest, algorithm, open_world)
         cut = slice_of(manifest)
         with closing(_task(crew, open_world, cut, manifest, job.seed)) as task:
@@ -78,6 +77,16 @@ def open_classic(
                 lived=task,
                 pages=pages,
             )
+
+
+@contextmanager
+def _without_denormals() -> Iterator[None]:
+    """Moments fade to denormal numbers, which cost many times as much. It is a switch of the whole process."""
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
 
 
 def maths(knobs: Knobs) -> Algorithm:

@@ -55,12 +55,17 @@ def planned(site, repository):
     return {c["address"]: c for c in found["changes"] if c["action"] != "noop"}
 
 
-def test_before_anybody_chooses_the_plan_waits_and_is_no_change(site, repository, tracked):
-    waits = planned(site, repository)
-    assert {address: c["action"] for address, c in waits.items()} == {"deployment/word-problems": "pending"}
-    assert "waiting for alias 'champion'" in waits["deployment/word-problems"]["message"]
+@pytest.fixture(scope="module")
+def waits(site, repository, tracked):
+    """The plan before anybody has chosen; it is no change, and it is not settled."""
     site.run(repository, "plan", "--target", "local", "--detailed-exitcode", expect=0)
     site.run(repository, "plan", "--target", "local", "--require-settled", expect=3)
+    return planned(site, repository)
+
+
+def test_before_anybody_chooses_the_plan_waits_and_is_no_change(waits):
+    assert {address: c["action"] for address, c in waits.items()} == {"deployment/word-problems": "pending"}
+    assert "waiting for alias 'champion'" in waits["deployment/word-problems"]["message"]
 
 
 def test_members_can_be_compared(page, tracked, mlflow):
@@ -78,6 +83,7 @@ def test_members_can_be_compared(page, tracked, mlflow):
     assert "fitness" in page.inner_text("body")
 
 
+@pytest.mark.usefixtures("waits")
 def test_a_champion_set_in_the_page_is_what_a_plan_promotes_and_an_apply_serves(
     site, repository, tracked, mlflow, page
 ):

@@ -322,9 +322,10 @@ def test_mlflow_has_one_parent_run_with_every_step_once(site, killed, monkeypatc
     client = MlflowClient(url.split("/#/")[0])
     parent = client.get_run(url.rpartition("/")[2])
     until(lambda: client.get_run(parent.info.run_id).info.status == "FINISHED", 60)
-    found = client.search_runs([parent.info.experiment_id], "tags.`arena.kind` = 'run'")
+    ours = f"tags.`arena.run` = '{run_id}'"  # the experiment of MLflow is that of the whole project
+    found = client.search_runs([parent.info.experiment_id], f"tags.`arena.kind` = 'run' and {ours}")
     assert [run.info.run_id for run in found] == [parent.info.run_id]
-    members = client.search_runs([parent.info.experiment_id], "tags.`arena.kind` = 'member'")
+    members = client.search_runs([parent.info.experiment_id], f"tags.`arena.kind` = 'member' and {ours}")
     for member in members:
         steps = [m.step for m in client.get_metric_history(member.info.run_id, "reward/mean")]
         assert steps == sorted(set(steps))

@@ -58,6 +58,13 @@ def test_a_run_completes_and_is_scored_on_episodes_nobody_has_seen(whole):
     assert all(e.scores.rows == 3 for e in ports.of("test_scores"))
 
 
+def test_a_run_leaves_the_arithmetic_of_its_process_as_it_was(whole):
+    smallest = torch.tensor(5e-324, dtype=torch.float64)
+
+    assert whole
+    assert (smallest + 0.0).item() > 0.0
+
+
 def test_steps_are_environment_steps_of_a_member(whole):
     _, folder, _ = whole
     standing = checkpoint.load_standing(checkpoint.state_folders(folder / "states")[-1])
