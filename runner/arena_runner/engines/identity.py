@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -41,6 +41,9 @@ VISIBLE = 10
 """a probe's effect, in units of what engine and format differ by anyway, from which it is judged"""
 GAIN = 0.35
 """how far from one the share of a probe's effect may be that the engine shows: a layer left out shows none"""
+LOOKS = 3
+"""times a layer may look wrong where numbers are rounded: with another prompt and more tokens each time, so that
+chance does not fail three times and a fault does. Seen in bf16: 7 of 120 at the first look, none at the second"""
 
 Asked = tuple[str | None, tuple[int, ...]]
 """adapter name, or None for the base model, and prompt"""
@@ -83,6 +86,11 @@ class Noise:
         """Mean difference per token that means nothing."""
         return max(EXACT, 3 * self.mean)
 
+    @property
+    def exact(self) -> bool:
+        """Whether what differs is noticed at once."""
+        return self.tolerance <= EXACT
+
 
 @dataclass(frozen=True, slots=True)
 class Path:
@@ -114,6 +122,30 @@ class Seen:
         return float(self.shown @ self.effect) / self.size**2
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A layer that waits for its probe."""
+
+    module: str
+    raised: int = 0
+    """times its probe was too weak to be seen"""
+    looks: int = 0
+    """times it looked wrong"""
+
+    @property
+    def tokens(self) -> int:
+        """How many are sampled."""
+        return PROBE[min(self.raised + 2 * self.looks, len(PROBE) - 1)]
+
+    def stronger(self) -> Turn | None:
+        """The next attempt, if one is left."""
+        return replace(self, raised=self.raised + 1) if self.raised + 1 < len(PROBE) else None
+
+    def again(self) -> Turn:
+        """The same probe on another prompt."""
+        return replace(self, looks=self.looks + 1)
+
+
 def prove_path(base: BaseModel, subject: Subject, targets: Sequence[str]) -> Path:
     """Raise PolicyMismatchError unless every targeted layer of `subject` answers as an adapter's format says."""
     noise = calibrate(base, subject)
@@ -131,34 +163,43 @@ def probe_layers(
     Whoever serves others beside the proof may do so between two of them.
     """
     shapes, sizes = subject.shapes, _sizes(base, targets)
-    waiting, sent = [(module, 0) for module in targets], 0
+    waiting, sent = [Turn(module) for module in targets], 0
     while waiting:
         now, waiting = waiting[: len(shapes)], waiting[len(shapes) :]
         probes = {
-            f"probe-{sent + place}": _probe(base, module, 4.0**attempt * sizes[module], shapes[place])
-            for place, (module, attempt) in enumerate(now)
+            f"probe-{sent + place}": _probe(base, turn.module, 4.0**turn.raised * sizes[turn.module], shape)
+            for place, (turn, shape) in enumerate(zip(now, shapes, strict=False))
         }
         sent += len(now)
+        asked = [prompt(base, turn.looks) for turn in now]
         with _loaded(subject, probes):
-            seen = _seen(base, subject, probes, PROBE[max(attempt for _, attempt in now)], noise)
-        for (module, attempt), found in zip(now, seen, strict=True):
-            if found.size >= VISIBLE * max(noise.square, EXACT):
-                yield module, _gain(module, found, noise)
-            elif attempt + 1 < len(PROBE):
-                waiting.append((module, attempt + 1))
+            seen = _seen(
+                base, subject, probes, asked, new_tokens=max(turn.tokens for turn in now), noise=noise
+            )
+        for turn, found in zip(now, seen, strict=True):
+            if found.size < VISIBLE * max(noise.square, EXACT):
+                if (stronger := turn.stronger()) is not None:
+                    waiting.append(stronger)
+                else:
+                    yield turn.module, None
+            elif (wrong := _wrong(turn.module, found, noise)) is None:
+                yield turn.module, found.gain
+            elif noise.exact or turn.looks + 1 == LOOKS:
+                raise PolicyMismatchError(wrong)
             else:
-                yield module, None
+                waiting.append(turn.again())
 
 
-def _gain(module: str, seen: Seen, noise: Noise) -> float:
+def _wrong(module: str, seen: Seen, noise: Noise) -> str | None:
+    """What is wrong with how a layer answers, if anything is."""
     apart = float((seen.shown - seen.effect).abs().mean())
-    exact = noise.tolerance > EXACT or apart <= max(EXACT, float(seen.effect.abs().mean()) / 20)
-    if not (abs(seen.gain - 1) <= GAIN and exact):
-        raise PolicyMismatchError(
-            f"an adapter on {module} alone is not served as it should be: {seen.gain:.2f} of its effect is seen, "
-            f"{apart:.3g} nats per token from what its format says. Nothing was sampled for training."
-        )
-    return seen.gain
+    near = not noise.exact or apart <= max(EXACT, float(seen.effect.abs().mean()) / 20)
+    if abs(seen.gain - 1) <= GAIN and near:
+        return None
+    return (
+        f"an adapter on {module} alone is not served as it should be: {seen.gain:.2f} of its effect is seen, "
+        f"{apart:.3g} nats per token from what its format says. Nothing was sampled for training."
+    )
 
 
 @contextmanager
@@ -173,13 +214,20 @@ def _loaded(subject: Subject, probes: Mapping[str, Adapter]) -> Iterator[None]:
 
 
 def _seen(
-    base: BaseModel, subject: Subject, probes: Mapping[str, Adapter], new_tokens: int, noise: Noise
+    base: BaseModel,
+    subject: Subject,
+    probes: Mapping[str, Adapter],
+    prompts: Sequence[tuple[int, ...]],
+    *,
+    new_tokens: int,
+    noise: Noise,
 ) -> list[Seen]:
     """What every probe does to its own greedy completion; the base model is asked in the same batch."""
-    ids = prompt(base, 0)
-    done = subject.sample([*((name, ids) for name in probes), (None, ids)], new_tokens)
-    theirs = [Text(a, ids, c.token_ids) for a, c in zip([*probes.values(), None], done, strict=True)]
-    bare = [Text(None, ids, c.token_ids) for c in done[:-1]]
+    asked = [*zip(probes, prompts, strict=True), (None, prompt(base, 0))]
+    done = subject.sample(asked, new_tokens)
+    adapters = [*probes.values(), None]
+    theirs = [Text(a, ids, c.token_ids) for a, (_, ids), c in zip(adapters, asked, done, strict=True)]
+    bare = [Text(None, text.prompt_ids, text.token_ids) for text in theirs[:-1]]
     opinions = logprobs(base, [*theirs, *bare])
     told = [torch.tensor(c.logprobs) for c in done]
     _demand_bare(opinions[len(probes)], told[-1], noise)
