@@ -12,6 +12,7 @@ name and before any traffic is sent there. It refuses with `policy-mismatch` and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -95,16 +96,20 @@ class ServedProof:
         return Adapter(loaded.tensors, loaded.config)
 
     def _demand_answers(self, name: str, adapter: Adapter, noise: Noise) -> float:
+        """What looks wrong where numbers are rounded is asked again, as a layer is."""
         count, length = ANSWERS
-        asked = [(name, adapter, identity.prompt(self._base, number)) for number in range(count)]
         subject = _Served(self._shelf, self._shelf.loaded(name))
-        apart = float(identity.differences(self._base, subject, asked, length).abs().mean())
-        if not apart <= noise.tolerance:
-            raise PolicyMismatchError(
-                f"{name} holds the right weights and does not answer by them: {apart:.3g} nats per token off, "
-                f"{noise.tolerance:.3g} allowed"
-            )
-        return apart
+        apart = math.inf
+        for look in range(1 if noise.exact else identity.LOOKS):
+            prompts = (identity.prompt(self._base, count * look + number) for number in range(count))
+            asked = [(name, adapter, ids) for ids in prompts]
+            apart = float(identity.differences(self._base, subject, asked, length).abs().mean())
+            if apart <= noise.tolerance:
+                return apart
+        raise PolicyMismatchError(
+            f"{name} holds the right weights and does not answer by them: {apart:.3g} nats per token off, "
+            f"{noise.tolerance:.3g} allowed"
+        )
 
 
 @dataclass(slots=True)
