@@ -24,8 +24,8 @@ pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory, adapter_writer):
-    """Two servers of one model, `ours` and `vllm`, with the same two adapters."""
+def servers(tmp_path_factory, adapter_writer):
+    """What starts a server of an engine, `torch` or `vllm`, that holds two adapters; both serve one model."""
     python = next(
         (p for p in (os.environ.get("ARENA_VLLM_PYTHON"), str(OWN)) if p and Path(p).exists()), None
     )
@@ -36,20 +36,32 @@ def world(tmp_path_factory, adapter_writer):
     model = make_tiny_model(root / "tiny", **shape)
     for name, seed in (("a", 1), ("b", 2)):
         adapter_writer(model, root / name, seed=seed)
-    started = {kind: start(root, model, kind, python) for kind in ("torch", "vllm")}
-    servers = {kind: ready(root, kind, process) for kind, process in started.items()}
-    for server in servers.values():
-        for name in ("a", "b"):
-            answer = server.http.post("/adapters", json={"name": name, "path": str(root / name)})
-            assert answer.status_code == 201, answer.text
-    yield types.SimpleNamespace(**servers, root=root)
-    for server in servers.values():
+    living = {}
+
+    def serving(kind):
+        if kind not in living or living[kind].process.poll() is not None:
+            living[kind] = ready(root, kind, start(root, model, kind, python))
+            for name in ("a", "b"):
+                answer = living[kind].http.post("/adapters", json={"name": name, "path": str(root / name)})
+                assert answer.status_code == 201, answer.text
+        return living[kind]
+
+    serving.root = root
+    yield serving
+    for server in living.values():
         server.process.terminate()
-    for server in servers.values():
+    for server in living.values():
         server.process.wait(60)
 
 
+@pytest.fixture
+def world(servers):
+    """Both servers, alive: the test before this one may have been the one that kills."""
+    return types.SimpleNamespace(torch=servers("torch"), vllm=servers("vllm"), root=servers.root)
+
+
 def start(root, model, kind, python):
+    (root / f"{kind}.json").unlink(missing_ok=True)
     command = [sys.executable, "-m", "arena_runner.cli", "serve", "--model", str(model), "--dtype", "float32"]
     command += [
         "--engine",
@@ -62,7 +74,7 @@ def start(root, model, kind, python):
         "8",
     ]
     environment = {**os.environ, "ARENA_MODEL_SERVER_TOKEN": TOKEN, "ARENA_VLLM_PYTHON": python}
-    with (root / f"{kind}.log").open("wb") as log:
+    with (root / f"{kind}.log").open("ab") as log:
         return subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
 
 
