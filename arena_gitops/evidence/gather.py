@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from arena_gitops.evidence.contents import content_of
-from arena_gitops.evidence.tables import DATA_BYTES, compared, file_of, stored_digest
+from arena_gitops.evidence.tables import DATA_BYTES, compared, file_of, same_rows, stored_digest
 from arena_gitops.plan.code import FileDiff, equivalent, file_diff, unread
 from arena_gitops.plan.cosmetic import CODE, Pair, trained_code, written_code
 from arena_gitops.plan.evidence import Evidence
@@ -41,18 +41,25 @@ def gather(desired: DesiredState, observed: ObservedState, read: Read) -> Eviden
         if address.kind in CODE and resource.spec["files"] != document.spec.get("files"):
             code[str(address)] = tuple(reader.shown(resource, document))
             pairs |= set(reader.equivalent(resource, document))
-        if address.kind == "dataset" and (diff := _rows(resource, document, read)) is not None:
-            data[str(address)] = diff
+        if address.kind == "dataset" and (found := _rows(resource, document, read)) is not None:
+            data[str(address)], pair = found
+            pairs |= {pair} - {None}
     return Evidence(equivalent=frozenset(pairs), code=code, data=data)
 
 
-def _rows(resource: DesiredResource, document: ResourceDocument, read: Read) -> DataDiff | None:
-    """What changed in the file of a dataset; None where nothing did, or where there is no file."""
+def _rows(
+    resource: DesiredResource, document: ResourceDocument, read: Read
+) -> tuple[DataDiff, Pair | None] | None:
+    """What changed in the file of a dataset, and whether both have the same rows; None where nothing did."""
     stored, blob = stored_digest(document), file_of(resource)
     if stored is None or blob is None or stored == blob.digest:
         return None
     old = read(stored, DATA_BYTES) if blob.size <= DATA_BYTES else None
-    return compared(resource, old, blob)
+    diff, new = compared(resource, old, blob), content_of(blob, DATA_BYTES)
+    form = str(resource.spec.get("format"))
+    if not diff.same_rows or form != document.spec.get("format") or old is None or new is None:
+        return diff, None
+    return diff, (stored, blob.digest) if same_rows(old, new, form) else None
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from arena_gitops.errors import Span
-from arena_gitops.plan.cosmetic import CODE
+from arena_gitops.plan.cosmetic import REWRITTEN
 from arena_gitops.plan.diff import Difference, diff, leaves
 from arena_gitops.plan.matrix import Cause, outcome
 from arena_gitops.plan.model import FieldChange, Range
@@ -109,7 +109,7 @@ class _Judge:
     def field(self, leaf: Difference) -> tuple[Cause, FieldChange]:
         cls = field_class(self.document.kind, leaf.dotted)
         cause = self._cause(leaf, cls)
-        if cls is FieldClass.SEMANTIC and cause is Cause.METADATA and self.document.kind in CODE:
+        if cls is FieldClass.SEMANTIC and cause is Cause.METADATA and self.document.kind in REWRITTEN:
             cls, cause = FieldClass.COSMETIC, Cause.COSMETIC
         return cause, FieldChange(
             path=leaf.dotted,

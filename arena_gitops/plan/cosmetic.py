@@ -1,7 +1,7 @@
-"""Code that was only written differently: comments, docstrings, layout. It trains nothing anew.
+"""Files that were only written differently: comments and layout of code, quotes of a CSV. They train nothing anew.
 
-Both texts are parsed by the same interpreter and their trees compared; no digest of a tree is ever stored, because
-other versions of Python make other trees. What cannot be compared counts as changed.
+Code is parsed by the same interpreter on both sides and the trees compared; no digest of a tree is ever stored, because
+other versions of Python make other trees. Of a dataset every row is compared. What cannot be compared counts as changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from arena_gitops.state import DesiredResource
 Pair = tuple[str, str]
 """Digests of two files, an old and a new one, that behave the same."""
 CODE = frozenset({"reward", "environment"})
+REWRITTEN = CODE | {"dataset"}
+"""Kinds whose file may be written differently and mean the same."""
 _PLACE = frozenset({"files", "entry"})
+_ROWS = frozenset({"digest", "format"})
 _READS_DOCSTRINGS = ("__doc__", "getdoc", "doctest", "inspect")
 
 
@@ -39,6 +42,16 @@ def same_behaviour(old: bytes, new: bytes) -> bool:
     return before == after
 
 
+def trained_content(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """What a stored fingerprint is that of: code, or the file of a dataset."""
+    return trained_code(spec) if kind in CODE else trained_rows(spec)
+
+
+def trained_rows(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The file that a dataset was trained from: its digest and its format."""
+    return _only(spec.get(BEHAVES_AS) or spec, _ROWS)
+
+
 def trained_code(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The code that a stored fingerprint is that of: files, and the entry of a reward."""
     return written_code(spec.get(BEHAVES_AS) or spec)
@@ -46,7 +59,33 @@ def trained_code(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def written_code(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The code as it was written last: files, and the entry of a reward."""
-    return {key: spec[key] for key in sorted(_PLACE) if key in spec}
+    return _only(spec, _PLACE)
+
+
+def settled(
+    resource: DesiredResource, document: ResourceDocument, equivalent: frozenset[Pair]
+) -> DesiredResource:
+    """The resource under the fingerprint that it was trained with, if it still means the same."""
+    kind = resource.address.kind
+    if kind in CODE:
+        return settled_code(resource, document, equivalent)
+    return settled_rows(resource, document, equivalent) if kind in REWRITTEN else resource
+
+
+def settled_rows(
+    resource: DesiredResource, document: ResourceDocument, equivalent: frozenset[Pair]
+) -> DesiredResource:
+    """The dataset under the fingerprint that its rows were trained with, if they are still the same."""
+    new, stored = (spec.get("digest") for spec in (resource.spec, document.spec))
+    if new is None or (new != stored and (stored, new) not in equivalent):
+        return resource
+    if _beside(resource, _ROWS) != _beside(document, _ROWS):
+        return resource
+    trained = trained_rows(document.spec)
+    spec = dict(resource.spec)
+    if _only(spec, _ROWS) != trained:
+        spec[BEHAVES_AS] = trained
+    return _kept(resource, document, spec)
 
 
 def settled_code(
@@ -57,11 +96,15 @@ def settled_code(
     as_stored = code_names(resource.spec) == code_names({**resource.spec, **stored})
     if not as_stored and not _equivalent(resource.spec, {**resource.spec, **trained}, equivalent):
         return resource
-    if _beside_code(resource) != _beside_code(document):
+    if _beside(resource, _PLACE) != _beside(document, _PLACE):
         return resource
     spec = dict(resource.spec)
     if code_names(spec) != code_names({**spec, **trained}):
         spec[BEHAVES_AS] = trained
+    return _kept(resource, document, spec)
+
+
+def _kept(resource: DesiredResource, document: ResourceDocument, spec: dict[str, Any]) -> DesiredResource:
     new = resource.fingerprint
     kept = Fingerprint(
         data=document.fingerprint.data,
@@ -79,9 +122,14 @@ def _equivalent(new: Mapping[str, Any], old: Mapping[str, Any], equivalent: froz
     return all(before[name] == after[name] or (before[name], after[name]) in equivalent for name in after)
 
 
-def _beside_code(resource: DesiredResource | ResourceDocument) -> dict[str, Any]:
+def _beside(resource: DesiredResource | ResourceDocument, content: frozenset[str]) -> dict[str, Any]:
+    """What else would be trained with: everything semantic but the content itself."""
     kind = resource.kind if isinstance(resource, ResourceDocument) else resource.address.kind
-    return {key: value for key, value in data_part(kind, resource.spec).items() if key not in _PLACE}
+    return {key: value for key, value in data_part(kind, resource.spec).items() if key not in content}
+
+
+def _only(spec: Mapping[str, Any], keys: frozenset[str]) -> dict[str, Any]:
+    return {key: spec[key] for key in sorted(keys) if key in spec}
 
 
 def _tree(text: bytes, *, docstrings: bool) -> str:

@@ -19,7 +19,7 @@ class Cause(StrEnum):
     NONE = "unchanged"
     METADATA = "metadata_changed"
     COSMETIC = "cosmetic_change"
-    """code that only reads differently: comments, docstrings, layout, or where its files lie"""
+    """what only reads differently: comments, docstrings, layout, where files lie; the same rows in other quotes"""
     BUDGET_RAISED = "budget_raised"
     """there is more to train than the run was asked for"""
     BUDGET_SATISFIED = "budget_satisfied"

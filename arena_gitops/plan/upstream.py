@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from arena_gitops.plan.classify import TRAINED, spec_at, unchanged
-from arena_gitops.plan.cosmetic import CODE, Pair, settled_code, trained_code
+from arena_gitops.plan.cosmetic import REWRITTEN, Pair, settled, trained_content
 from arena_gitops.plan.diff import diff
 from arena_gitops.plan.frozen import frozen
 from arena_gitops.plan.phase import numbered
@@ -96,7 +96,7 @@ class _Settling:
         if document is None or unchanged(resource, document):
             return
         resource = _frozen(resource, document)
-        self._keep(settled_code(resource, document, self.equivalent) if address.kind in CODE else resource)
+        self._keep(settled(resource, document, self.equivalent))
 
     def experiment(self, address: Address) -> None:
         resource = self._on_settled_parents(self.resources[address])
@@ -170,11 +170,12 @@ def _frozen(resource: DesiredResource, document: ResourceDocument) -> DesiredRes
     return replace(resource, spec=spec, fingerprint=fingerprint_of(resource.address.kind, spec, parents))
 
 
-def _part(part: Mapping[str, Any], before: DesiredResource, settled: DesiredResource) -> dict[str, Any]:
-    """An input of a job, as the settled resource has it: its code, and without fields it does without."""
-    gone = before.spec.keys() - settled.spec.keys()
+def _part(part: Mapping[str, Any], before: DesiredResource, now: DesiredResource) -> dict[str, Any]:
+    """An input of a job, as the settled resource has it: its content, and without fields it does without."""
+    gone = before.spec.keys() - now.spec.keys()
     kept = {key: value for key, value in part.items() if key not in gone}
-    return {**kept, **trained_code(settled.spec)} if settled.address.kind in CODE else kept
+    kind = now.address.kind
+    return {**kept, **trained_content(kind, now.spec)} if kind in REWRITTEN else kept
 
 
 def _in_order(resources: Mapping[Address, DesiredResource]) -> Iterator[Address]:

@@ -26,6 +26,8 @@ def reason(finding: Finding, document: ResourceDocument, action: Action) -> str:
             return progress(run) if run is not None else ""
         case Cause.BUDGET_RAISED | Cause.BUDGET_SATISFIED | Cause.BUDGET_RECORDED if run and _steps(deciding):
             return _budget(finding.cause, deciding, run)
+        case Cause.COSMETIC if document.kind == "dataset":
+            return f"the same rows as {numbered(document)}: only how the file is written differs; nothing is trained anew"
         case cause if cause in _PLAIN:
             return _PLAIN[cause].format(version=numbered(document))
         case _:

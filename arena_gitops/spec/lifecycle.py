@@ -33,7 +33,7 @@ class FieldClass(StrEnum):
     SEMANTIC = "semantic"
     """what would be trained or served: a new version"""
     COSMETIC = "cosmetic"
-    """text of code that behaves as before: found by comparing both, never a class of a field by itself"""
+    """a file that means what it meant before: found by comparing both, never a class of a field by itself"""
     RECORDED = "recorded"
     """shown, not compared"""
     DERIVED = "derived"
@@ -41,7 +41,7 @@ class FieldClass(StrEnum):
 
 
 BEHAVES_AS = "behaves_as"
-"""Of a stored reward or environment: the code its fingerprint is that of, where comments have changed since."""
+"""Of what is trained with: the file its fingerprint is that of, where only how it is written has changed since."""
 
 _EVERY_KIND: tuple[tuple[str, FieldClass], ...] = (
     ("kind", FieldClass.IDENTITY),
@@ -55,7 +55,7 @@ _EVERY_KIND: tuple[tuple[str, FieldClass], ...] = (
 
 _BY_KIND: dict[str, tuple[tuple[str, FieldClass], ...]] = {
     "project": (),
-    "dataset": (("address", FieldClass.IDENTITY),),
+    "dataset": (("address", FieldClass.IDENTITY), (BEHAVES_AS, FieldClass.DERIVED)),
     "environment": (("address", FieldClass.IDENTITY), (BEHAVES_AS, FieldClass.DERIVED)),
     "reward": (
         ("address", FieldClass.IDENTITY),
