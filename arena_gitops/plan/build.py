@@ -41,6 +41,7 @@ COUNTED = (
     Action.NEW_VERSION,
     Action.PROMOTE,
     Action.RESUME,
+    Action.CAP,
     Action.MIGRATE,
     Action.REUSE,
     Action.MOVE,

@@ -152,9 +152,11 @@ def budget_cause(leaf: Difference, document: ResourceDocument, cap: int | None) 
 
 
 def _steps_cause(old: float, new: float, document: ResourceDocument, cap: int | None) -> Cause:
-    if new < old:
-        return Cause.BUDGET_SATISFIED
     limit = float("inf") if cap is None else cap
+    if new < old and not phase_of(document).in_flight:
+        return Cause.BUDGET_SATISFIED
+    if new < old:
+        return Cause.BUDGET_LOWERED if min(new, limit) < min(old, limit) else Cause.BUDGET_RECORDED
     done = document.run.step if document.run else 0
     more = min(new, limit) > max(min(old, limit), done)
     return Cause.BUDGET_RAISED if more else Cause.BUDGET_RECORDED

@@ -23,7 +23,9 @@ class Cause(StrEnum):
     BUDGET_RAISED = "budget_raised"
     """there is more to train than the run was asked for"""
     BUDGET_SATISFIED = "budget_satisfied"
-    """less is asked for than has been started: nothing is taken back"""
+    """less is asked for than was done: nothing is taken back"""
+    BUDGET_LOWERED = "budget_lowered"
+    """less is asked for than the run, which has not ended, was given: it ends there"""
     BUDGET_RECORDED = "budget_recorded"
     """a budget that starts and stops nothing, now or later"""
     CEILING_RAISED = "ceiling_raised"
@@ -52,6 +54,7 @@ _NOOP = Outcome(Action.NOOP)
 _UPDATE = Outcome(Action.UPDATE)
 _RESUME = Outcome(Action.RESUME)
 _NEW = Outcome(Action.NEW_VERSION)
+_CAP = Outcome(Action.CAP)
 _HELD = Outcome(Action.HELD)
 _RETIRE = Outcome(Action.RETIRE)
 
@@ -73,6 +76,7 @@ MATRIX: dict[Cause, dict[Phase, Outcome]] = {
     Cause.COSMETIC: _row(        _UPDATE, _UPDATE, _UPDATE,        _UPDATE, _UPDATE, _UPDATE),
     Cause.BUDGET_RAISED: _row(   _UPDATE, _UPDATE, _RESUME,        _RESUME, _RESUME, _RESUME),
     Cause.BUDGET_SATISFIED: _row(_UPDATE, _UPDATE, _NOOP,          _HELD,   _HELD,   _NOOP),
+    Cause.BUDGET_LOWERED: _row(  _UPDATE, _UPDATE, _CAP,           _HELD,   _HELD,   _NOOP),
     Cause.BUDGET_RECORDED: _row( _UPDATE, _UPDATE, _UPDATE,        _UPDATE, _UPDATE, _UPDATE),
     Cause.CEILING_RAISED: _row(  _UPDATE, _UPDATE, _UPDATE,        _RESUME, _RESUME, _UPDATE),
     Cause.PLACEMENT: _row(       _UPDATE, _UPDATE, _MIGRATE,       _RESUME, _RESUME, _UPDATE),

@@ -42,6 +42,8 @@ class Action(StrEnum):
     PROMOTE = "promote"
     """a person has chosen another checkpoint: the apply takes the choice over"""
     RESUME = "resume"
+    CAP = "cap"
+    """a running run is given fewer steps; it goes on to there and ends, nothing is interrupted"""
     MIGRATE = "migrate"
     """a running run is stopped at its next checkpoint and goes on in another place"""
     REUSE = "reuse"
@@ -87,7 +89,7 @@ SEVERITY: dict[Action, int] = {
     Action.UPDATE: 1,
     Action.MOVE: 2,
     Action.IMPORT: 2,
-    # 3 is cap: a later room
+    Action.CAP: 3,
     Action.RESUME: 4,
     Action.MIGRATE: 5,
     Action.REUSE: 6,

@@ -161,6 +161,9 @@ class Planner:
         phase = phase_of(document)
         cell = outcome(finding.cause, phase)
         action, reason = cell.action, finding.cause.value
+        others = self._keeping(document) if cell.interrupts or action is Action.CAP else ()
+        if action is Action.CAP and (others or not self.observed.limits.raises_in_flight):
+            action = Action.NOOP
         message = wording.reason(finding, document, action)
         if (
             action is Action.NEW_VERSION
@@ -178,7 +181,6 @@ class Planner:
             reason = f"run_{phase.value}"
         block = limits.refused(resource.address, action, self.observed) or safety.resumable(action, document)
         block = block or self._untrainable(resource, action)
-        others = self._keeping(document) if cell.interrupts else ()
         verdict = _Verdict(action, reason, message, finding, cell.interrupts and not others)
         change = self._finished(resource, document, verdict.unless(block))
         return _with_note(change, sharing.note(others)) if others else change

@@ -24,8 +24,8 @@ def reason(finding: Finding, document: ResourceDocument, action: Action) -> str:
     match finding.cause:
         case Cause.NONE:
             return progress(run) if run is not None else ""
-        case Cause.BUDGET_RAISED | Cause.BUDGET_SATISFIED | Cause.BUDGET_RECORDED if run and _steps(deciding):
-            return _budget(finding.cause, deciding, run)
+        case cause if cause in _BUDGETS and run and _steps(deciding):
+            return _budget(finding.cause, action, deciding, run)
         case Cause.COSMETIC if document.kind == "dataset":
             return f"the same rows as {numbered(document)}: only how the file is written differs; nothing is trained anew"
         case cause if cause in _PLAIN:
@@ -35,6 +35,9 @@ def reason(finding: Finding, document: ResourceDocument, action: Action) -> str:
             return _named(deciding, consequence, document)
 
 
+_BUDGETS = frozenset(
+    {Cause.BUDGET_RAISED, Cause.BUDGET_SATISFIED, Cause.BUDGET_LOWERED, Cause.BUDGET_RECORDED}
+)
 _PLAIN = {
     Cause.RERUN: "the same work is trained once more",
     Cause.PARENT: "what it builds on is trained anew",
@@ -138,12 +141,17 @@ def imported(document: ResourceDocument, *, differs: bool) -> str:
     return f"{made}, {run}{counts}"
 
 
-def _budget(cause: Cause, deciding: list[FieldChange], run: RunStatus) -> str:
+def _budget(cause: Cause, action: Action, deciding: list[FieldChange], run: RunStatus) -> str:
     if cause is Cause.BUDGET_RAISED:
         return f"the run goes on from step {run.step:,}"
     if cause is Cause.BUDGET_RECORDED:
         return f"{run.step:,} steps are done: only recorded"
-    new = next(_plain(field.new) for field in deciding if field.path.endswith(".max_steps"))
+    wanted = next(field.new for field in deciding if field.path.endswith(".max_steps"))
+    new = _plain(wanted)
+    if cause is Cause.BUDGET_LOWERED and action is not Action.NOOP:
+        over = isinstance(wanted, int) and run.step >= wanted
+        at = f"after its present iteration: {run.step:,} steps are done" if over else f"at {new} steps"
+        return f"the run ends {at}, not at {run.max_steps:,}; what it has done stays"
     if not run.state.ended:
         return f"{new} steps are asked for; the running run goes on to {run.max_steps:,}"
     return f"{new} steps are asked for, {run.step:,} are done: nothing is taken back"

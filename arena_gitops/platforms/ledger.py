@@ -257,6 +257,9 @@ class Ledger:
         raised = steps > status.max_steps
         if raised:
             run.status = status = status.model_copy(update={"max_steps": steps})
+        elif steps < status.max_steps and not status.state.ended and self._alone(run):
+            ended = {"state": RunState.COMPLETED} if 0 < steps <= status.step else {}
+            run.status = status = status.model_copy(update={"max_steps": steps, **ended})
         returned = before is None or before.fingerprint.run != body.fingerprint.run
         loosened = before is not None and _loosened(before, body)
         further = before is not None and _further(before, body) and status.step < steps
@@ -265,6 +268,10 @@ class Ledger:
             self._move(run, run.script.play(status))  # another segment, in the other place
         if status.state.ended and (raised or further or (unfinished and (returned or loosened))):
             self._move(run, run.script.play(status.model_copy(update={"state": RunState.QUEUED})))
+
+    def _alone(self, run: Run) -> bool:
+        """Whether one experiment at most is trained by it."""
+        return sum(r.version.run_id == run.status.run_id for r in self._records.values()) <= 1
 
     def _of_others(self, record: Record) -> bool:
         """Whether its run trains what it may use and not change: of another stack, or outside a preview."""

@@ -22,6 +22,7 @@ _COLOURS: dict[Action, str] = {
     Action.NEW_VERSION: "yellow",
     Action.PROMOTE: "yellow",
     Action.RESUME: "yellow",
+    Action.CAP: "yellow",
     Action.MIGRATE: "yellow",
     Action.REUSE: "cyan",
     Action.MOVE: "cyan",

@@ -15,6 +15,7 @@ MARKS: dict[Action, str] = {
     Action.NEW_VERSION: "±",
     Action.PROMOTE: "↑",
     Action.RESUME: "~",
+    Action.CAP: "↓",
     Action.MIGRATE: "»",
     Action.REUSE: "=",
     Action.MOVE: "→",
@@ -34,6 +35,7 @@ VERBS: dict[Action, str] = {
     Action.NEW_VERSION: "new version",
     Action.PROMOTE: "promote",
     Action.RESUME: "resume",
+    Action.CAP: "cap",
     Action.MIGRATE: "migrate",
     Action.REUSE: "reuse",
     Action.MOVE: "move",
@@ -158,7 +160,7 @@ def summary_line(plan: Plan) -> str:
     promoted = [f"{n['promote']} to promote"] if n["promote"] else []
     acts = [f"{n['create']} to create", f"{n['update']} to update", versions, *promoted]
     acts += [f"{n[key]} to {key}" for key in ("resume", "reuse", "retire", "destroy")]
-    acts += [f"{n[key]} to {key}" for key in ("move", "migrate", "import") if n.get(key)]
+    acts += [f"{n[key]} to {key}" for key in ("cap", "move", "migrate", "import") if n.get(key)]
     states = [f"{n[key]} {key}" for key in ("pending", "held", "stale", "blocked", "unchanged")]
     return f"Plan: {', '.join(acts)}. {', '.join(states)}. Cost: {_total(plan)}."
 

@@ -372,3 +372,5 @@ class EventReceipt(Frozen):
 
     accepted_seq: int
     directive: Literal["continue", "stop"] = "continue"
+    max_steps: int | None = None
+    """what is still asked for; a worker ends there, where that is less than it was given"""

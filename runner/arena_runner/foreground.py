@@ -66,6 +66,10 @@ class Terminal:
         """Ctrl-C ends the run at the end of the iteration."""
         return Stop.INTERRUPTED if self.interrupted else None
 
+    def cap(self) -> int | None:
+        """Nobody asks for less here."""
+        return None
+
     def close(self) -> None:
         """Close the file of events."""
         self._file.close()

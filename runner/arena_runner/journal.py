@@ -59,6 +59,7 @@ class Journal:
         self._seq = 0
         self._chosen = 0
         self._stop: Stop | None = None
+        self._cap: int | None = None
         self._closing = threading.Event()
         self._broken: Exception | None = None
         self._threads = [
@@ -97,6 +98,10 @@ class Journal:
         if self._broken is not None:
             raise self._broken
         return self._stop
+
+    def cap(self) -> int | None:
+        """The fewest steps that the server has said are asked for: what was let go once stays let go."""
+        return self._cap
 
     def ask_to_stop(self, why: Stop) -> None:
         """End the run at the end of the iteration; the first reason stands."""
@@ -211,6 +216,8 @@ class Journal:
     def _obey(self, receipt: EventReceipt) -> None:
         if receipt.directive == "stop":
             self.ask_to_stop(Stop.ASKED)
+        if receipt.max_steps is not None:
+            self._cap = min(receipt.max_steps, self._cap or receipt.max_steps)
 
     def _fenced(self) -> None:
         with self._news:

@@ -49,6 +49,10 @@ class TrainPorts(Protocol):
         """Whether to end now; asked at iteration ends only."""
         ...
 
+    def cap(self) -> int | None:
+        """Steps that are still asked for, where they may have become fewer; asked at iteration ends only."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Materials:

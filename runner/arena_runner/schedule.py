@@ -7,7 +7,7 @@ iterations, for policies environment steps too: something is due at the end of t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from arena_gitops.spec.job import JobLimits
 from arena_gitops.spec.manifest import Manifest
@@ -48,6 +48,14 @@ class Schedule:
     def stopped(self, member: Member) -> bool:
         """Whether a member has reached `max_steps`; it then waits for the others."""
         return member.step >= self.max_steps
+
+    def capped(self, most: int | None) -> Schedule:
+        """The same, with fewer steps where that is what is still asked for."""
+        return (
+            self
+            if most is None or most >= self.max_steps
+            else replace(self, max_steps=most, asked_steps=most)
+        )
 
     def reached(self, fitness: Sequence[float]) -> bool:
         """Whether any member's fitness has reached `target_score`."""

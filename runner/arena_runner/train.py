@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 
 import torch
@@ -104,12 +105,13 @@ class _Run:
         self._began = (time.monotonic(), {member.index: member.step for member in self.at.members})
 
     def to_the_end(self) -> Finished:
-        """The whole training, one turn per iteration."""
-        schedule = self.parts.schedule
+        """The whole training, one turn per iteration; what is asked for may become less at the end of each."""
         while not self.over():
+            schedule = self.parts.schedule
             if schedule.evolves_after(self.at.iteration) and self.at.evolved_at < self.at.iteration:
                 self.evolve()
             self.iterate()
+            self._take_cap()
             if schedule.evaluates_after(self.at.iteration) or not self.active():
                 self.evaluate()
             if schedule.checkpoints_after(self.at.iteration):
@@ -118,11 +120,21 @@ class _Run:
             if (why := self.ports.stop()) is not None and not self.over():
                 return _ended(why)
         self.close()
+        schedule = self.parts.schedule
         capped = schedule.max_steps < schedule.asked_steps
         return Finished(
             state=RunState.COMPLETED,
             message=f"capped at {schedule.max_steps} of {schedule.asked_steps}" if capped else "",
         )
+
+    def _take_cap(self) -> None:
+        """Fewer steps than the segment began with: looked for before it is decided whether this was the last one."""
+        before = self.parts.schedule
+        schedule = before.capped(self.ports.cap())
+        if schedule is not before:
+            self.parts = replace(self.parts, schedule=schedule)
+            message = f"{schedule.max_steps:,} steps are asked for now, not {before.max_steps:,}"
+            self.ports.emit(Log(level="info", message=message))
 
     def active(self) -> list[Member]:
         """Members that have steps left."""
@@ -276,6 +288,8 @@ class _Run:
         """Export every member, and score base and best once on rows nobody has seen."""
         if self.at.evaluated_at == self.at.iteration:
             self.judge()
+        else:  # what is asked for became less between two segments
+            self.evaluate()
         self.export(self.at.members)
         self.save()
         if not self.parts.held.test:

@@ -74,6 +74,10 @@ class Reporting:
             self._journal.ask_to_stop(Stop.ASKED)
         return self._journal.stop()
 
+    def cap(self) -> int | None:
+        """The journal knows."""
+        return self._journal.cap()
+
 
 def work_one(link: ServerLink, post: Post, run_id: str, leaving: Leaving) -> int:
     """Do the next segment of one run; the exit code.

@@ -82,6 +82,10 @@ class Clocked:
         """Whether the time is over."""
         return Stop.ASKED if self.spent > self.seconds else None
 
+    def cap(self) -> int | None:
+        """Time alone ends it."""
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class Lesson:

@@ -54,6 +54,9 @@ class Recorder:
 
     stop_after: int | None = None
     why: Stop = Stop.INTERRUPTED
+    cap_at: int | None = None
+    cap_after: int | None = None
+    """iterations after which no more than `cap_at` steps are asked for"""
     events: list = field(default_factory=list)
     files: list = field(default_factory=list)
     finished: object = None
@@ -65,6 +68,10 @@ class Recorder:
     def stop(self):
         saved = sum(event.type == "resume_state" for event in self.events)
         return self.why if saved == self.stop_after else None
+
+    def cap(self):
+        saved = sum(event.type == "resume_state" for event in self.events)
+        return self.cap_at if self.cap_after is not None and saved >= self.cap_after else None
 
     def of(self, kind):
         return [event for event in self.events if event.type == kind]

@@ -31,6 +31,8 @@ class MemoryServer:
     fenced: bool = False
     puts: list = field(default_factory=list)
     stop_after: int | None = None
+    cap: int | None = None
+    """what is still asked for, once two states are saved"""
     handed_back: list = field(default_factory=list)
     said: list = field(default_factory=list)
     """register, claim, leave: in the order in which they were asked"""
@@ -111,9 +113,9 @@ class MemoryServer:
         ):
             self.directive = "stop"
         last = self.events[-1].seq if self.events else 0
-        return httpx.Response(
-            200, text=EventReceipt(accepted_seq=last, directive=self.directive).model_dump_json()
-        )
+        cap = self.cap if sum(e.type == "resume_state" for e in self.events) >= 2 else None
+        receipt = EventReceipt(accepted_seq=last, directive=self.directive, max_steps=cap)
+        return httpx.Response(200, text=receipt.model_dump_json())
 
     def check_files(self, event):
         named = (

@@ -153,6 +153,9 @@ class Appending:
     def stop(self):
         return None
 
+    def cap(self):
+        return None
+
 
 # where to kill: (class or module, function, calls until then)
 POINTS = {

@@ -82,6 +82,17 @@ def test_a_stop_ends_the_run_at_the_end_of_an_iteration(lab, server, post):
     assert server.events[-2].type == "resume_state"
 
 
+def test_a_cap_ends_the_run_early_as_a_complete_one(lab, server, post):
+    server.job, server.cap = served_job(lab, server, max_steps=100_000), 16
+
+    assert work(server.link(), post, "r1") == 0
+
+    assert server.events[-1].state == "completed"
+    steps = [e.step for e in server.events if e.type == "progress"]
+    assert 16 <= max(steps) < 10_000
+    assert [e.step for e in server.events if e.type == "evaluation"][-1] == max(steps)
+
+
 def test_a_stopped_run_is_resumed_by_another_worker_from_blobs_alone(lab, server, post, tmp_path):
     job = server.job = served_job(lab, server, max_steps=64)
     server.stop_after = 2

@@ -32,7 +32,7 @@ EXPECTED = {
     "none":          ["-",           "-",           "held",        "held",        "-"],
     "metadata":      ["update",      "update",      "update",      "update",      "update"],
     "steps raised":  ["update",      "resume",      "resume",      "resume",      "resume"],
-    "steps lowered": ["update",      "noop",        "held",        "held",        "noop"],
+    "steps lowered": ["update",      "cap",         "held",        "held",        "noop"],
     "time raised":   ["update",      "update",      "resume",      "resume",      "update"],
     "time lowered":  ["update",      "update",      "update",      "update",      "update"],
     "placement":     ["update",      "migrate",     "resume",      "resume",      "update"],

@@ -140,7 +140,7 @@ def _want(session: Session, world: World, pair: RunPair, spec: ExperimentSpec) -
     moved = (run.tier, run.spec.get("num_nodes", 1)) != (spec.tier, spec.num_nodes)
     further = _further(pair, spec)
     alone = len(runs.users(session, run.id)) <= 1
-    if more_steps or (alone and state == RunState.QUEUED):
+    if more_steps or (alone and not state.ended):  # fewer: a worker learns it from its next report
         run.max_steps = runs.max_steps_of(spec)
     _take_back_stop(pair, more_steps=more_steps)
     if more_time or alone:

@@ -97,7 +97,9 @@ def report(world: World, run_id: str, segment: int, batch: EventBatch) -> EventR
         pulls = pair.state.worker_pid is None
         pair.state.heartbeat = pair.state.updated = world.clock()
         new = _record(session, world, pair, batch.events)
-        receipt = EventReceipt(accepted_seq=pair.state.last_seq, directive=_directive(pair))
+        receipt = EventReceipt(
+            accepted_seq=pair.state.last_seq, directive=_directive(pair), max_steps=_asked(pair, world)
+        )
     if pulls:
         run_log.narrate(world, run_id, new)
     if any(isinstance(event, Finished) for event in batch.events):
@@ -290,6 +292,19 @@ def _complete(pair: RunPair, event: Finished, world: World) -> None:
 def _directive(pair: RunPair) -> Literal["continue", "stop"]:
     over = pair.state.state not in runs.AT_WORK
     return "stop" if over or pair.run.wanted == "stop" else "continue"
+
+
+def _asked(pair: RunPair, world: World) -> int | None:
+    """Steps that the segment at work shall end at: what it was given, or less; None where epochs count.
+
+    What a worker has been told once is what it ends at: more than that again is for the segment after it.
+    """
+    training = pair.run.spec["manifest"].get("training")
+    if not isinstance(training, dict) or training.get("num_epochs") is not None:
+        return None
+    asked = effective_max_steps(pair.run, world)
+    pair.state.job_max_steps = min(asked, pair.state.job_max_steps or asked)
+    return pair.state.job_max_steps
 
 
 def _manifest(spec: ExperimentSpec, max_steps: int, model: ModelRef | None) -> dict[str, Any]:
