@@ -43,7 +43,7 @@ def gather(desired: DesiredState, observed: ObservedState, read: Read) -> Eviden
             pairs |= set(reader.equivalent(resource, document))
         if address.kind == "dataset" and (found := _rows(resource, document, read)) is not None:
             data[str(address)], pair = found
-            pairs |= {pair} - {None}
+            pairs |= set() if pair is None else {pair}
     return Evidence(equivalent=frozenset(pairs), code=code, data=data)
 
 
