@@ -2,28 +2,32 @@
 
 A made repository (`repo.py`) is planned by a process of its own against a server on loopback that answers with a
 state in which everything is applied. *cold*: no cache. *warm*: the same again. CPU seconds of the process and
-its children, and its largest resident memory. `terraform plan` of as many resources runs beside it where a
-`terraform` or `tofu` is on PATH.
+its children, and its largest resident memory; the first line is the median of several. `terraform plan` of as many
+resources runs beside it (`terraforms.py` says where it comes from).
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+import terraforms
 from repo import write
 
 COUNTS = (1_000, 10_000)
-REPEATS = 3
+SMALL = 1_000
+"""Up to here a cold plan is measured several times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +42,20 @@ class Taken:
     out: str
 
 
-def run(command: list[str], folder: Path, environment: dict[str, str]) -> Taken:
-    """Run a command and look at what it took."""
+def run(command: list[str], folder: Path, environment: dict[str, str], *, longest_s: float = 600.0) -> Taken:
+    """Run a command and look at what it took; one that takes too long is killed."""
     began = time.monotonic()
     process = subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     assert process.stdout is not None
+    limit = threading.Timer(longest_s, process.kill)
+    limit.start()
     first = process.stdout.readline()
     first_line = time.monotonic() - began
     rest = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
+    limit.cancel()
     process.returncode = os.waitstatus_to_exitcode(status)
     text = (first + rest).decode(errors="replace")
     cpu, wall = usage.ru_utime + usage.ru_stime, time.monotonic() - began
@@ -120,28 +127,29 @@ def require_no_changes(found: Taken) -> None:
         raise SystemExit(found.out[-2000:])
 
 
-def measured(count: int, folder: Path) -> dict[str, Taken]:
-    """The figures of one size, cold and warm; the least of several."""
+def measured(count: int, folder: Path, *, cold: int = 1, warm: int = 3) -> dict[str, Taken]:
+    """The figures of one size, cold and warm: the least of several, and the median of their first lines."""
     root = write(folder / f"repo-{count}", count)
     state = folder / f"state-{count}.json"
     subprocess.run([sys.executable, __file__, "--state", root, state], check=True)
     serving = Serving(state)
     command = [sys.executable, "-m", "arena_gitops.cli", "plan"]
     taken: dict[str, Taken] = {}
-    for name, repeats in (("cold", 1), ("warm", REPEATS)):
+    for name, repeats in (("cold", cold), ("warm", warm)):
+        found = []
         for number in range(repeats):
             home = folder / (f"home-{count}-{number}" if name == "cold" else f"home-{count}-0")
             home.mkdir(exist_ok=True)
-            found = run(command, root, environment(home, serving.url))
-            require_no_changes(found)
-            if name not in taken or found.cpu_s < taken[name].cpu_s:
-                taken[name] = found
+            found.append(run(command, root, environment(home, serving.url)))
+            require_no_changes(found[-1])
+        first_line = statistics.median(one.first_line_s for one in found)
+        taken[name] = replace(min(found, key=lambda one: one.cpu_s), first_line_s=first_line)
     return taken
 
 
 def measure(count: int, folder: Path) -> None:
     """Print the figures of one size."""
-    for name, found in measured(count, folder).items():
+    for name, found in measured(count, folder, cold=2 if count > SMALL else 7, warm=7).items():
         print(
             f"arena plan  {count:>6} {name}  cpu {found.cpu_s:6.2f} s  wall {found.wall_s:6.2f} s  "
             f"first line {found.first_line_s * 1000:5.0f} ms  peak {found.peak_mib:4.0f} MiB"
@@ -149,23 +157,23 @@ def measure(count: int, folder: Path) -> None:
 
 
 def measure_terraform(count: int, folder: Path) -> None:
-    """The same number of `terraform_data`, applied, and planned again without changes."""
-    program = shutil.which("terraform") or shutil.which("tofu")
-    if program is None:
-        print(f"terraform   {count:>6} not measured: neither terraform nor tofu is on PATH")
+    """The same number of `terraform_data`, all of them there, planned without changes."""
+    terraform = terraforms.found()
+    if isinstance(terraform, str):
+        print(f"terraform   {count:>6} not measured: {terraform}")
         return
+    program, name = terraform
     root = folder / f"terraform-{count}"
-    root.mkdir()
-    lines = [f'resource "terraform_data" "r{n}" {{ input = "number {n}" }}\n' for n in range(count)]
-    (root / "main.tf").write_text("".join(lines))
-    own = {**os.environ, "CHECKPOINT_DISABLE": "1", "TF_IN_AUTOMATION": "1"}
-    for command in (["init", "-input=false"], ["apply", "-auto-approve", "-input=false"]):
-        subprocess.run([program, *command], cwd=root, env=own, check=True, capture_output=True)
-    found = run([program, "plan", "-input=false", "-no-color"], root, own)
+    terraforms.applied(program, root, count)
+    command = terraforms.command_line(program, "plan", "input=false", "no-color")
+    found = run(command, root, terraforms.environment(), longest_s=terraforms.LONGEST_S)
+    if found.code == -signal.SIGKILL:
+        print(f"terraform   {count:>6} not measured: still planning after {terraforms.LONGEST_S:.0f} s")
+        return
     require_no_changes(found)
     print(
         f"terraform   {count:>6} plan  cpu {found.cpu_s:6.2f} s  wall {found.wall_s:6.2f} s  "
-        f"peak {found.peak_mib:4.0f} MiB"
+        f"first line {found.first_line_s * 1000:5.0f} ms  peak {found.peak_mib:4.0f} MiB  ({name})"
     )
 
 
