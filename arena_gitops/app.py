@@ -144,7 +144,7 @@ def plan_offline(
     found = gather(desired, observed, lambda digest, limit: content_of(stored[digest], limit))
     found = found.with_scores(checks.rewards if checks else (), desired, observed)
     planned = build(desired, observed, target=target, scope=scope, evidence=found)
-    return planned.model_copy(update={"mode": "offline", "against": against})
+    return offline.unasked(planned, against)
 
 
 def apply(

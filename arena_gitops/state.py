@@ -61,6 +61,9 @@ class Policy:
     tiers: tuple[str, ...] = ()
     require_owner: bool = False
     max_credits_per_month: float | None = None
+    max_credits_declared: float | None = None
+    max_credits_increase: float | None = None
+    max_credits_increase_percent: float | None = None
     max_nodes: int | None = None
     floating_dataset: Literal["allow", "warn", "forbid"] = "allow"
     """rows of the hub without a revision"""
@@ -152,6 +155,8 @@ class ObservedState:
     max_steps: int | None = None
     spent_this_month: float | None = None
     """credits; None where the platform does not say"""
+    balance: float | None = None
+    """credits that are left to spend; None where the platform does not say"""
     models: Mapping[str, ModelFacts] = field(default_factory=lambda: MappingProxyType({}))
     """name of a base model → its shape"""
     limits: Limits = field(default_factory=Limits)

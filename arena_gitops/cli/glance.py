@@ -53,6 +53,7 @@ def question(args: Sequence[str], environ: Mapping[str, str]) -> Question | None
     root = next((f for f in (Path.cwd(), *Path.cwd().parents) if (f / "arena.yaml").is_file()), None)
     if root is None:
         return None
+    from arena_gitops.cli.session import columns
     from arena_gitops.errors import RepoError
     from arena_gitops.repo.survey import survey
 
@@ -70,7 +71,7 @@ def question(args: Sequence[str], environ: Mapping[str, str]) -> Question | None
         _program(),
         time.strftime("%Y-%m-%d", time.gmtime()),
     ]
-    about += [sys.stdout.isatty(), found]
+    about += [sys.stdout.isatty(), columns(), found]
     key = hashlib.sha256(json.dumps(about).encode()).hexdigest()
     return Question(key, found, root) if found is not None else None
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from arena_gitops import app
 from arena_gitops.apply.inspection import Inspection
 from arena_gitops.cli import glance, options
-from arena_gitops.cli.session import Session
+from arena_gitops.cli.session import Session, columns
 from arena_gitops.cli.stack import Repository
 from arena_gitops.cli.target import LOCAL, connect
 from arena_gitops.errors import UsageError
@@ -209,7 +209,7 @@ def rendered(planned: Plan, form: str) -> str:
         case "markdown":
             return report_markdown.render(planned)
         case _:
-            return report_text.render(planned, colour=coloured())
+            return report_text.render(planned, colour=coloured(), width=columns())
 
 
 def coloured() -> bool:

@@ -103,3 +103,11 @@ class Session:
     def interactive(self) -> bool:
         """Whether a person can be asked."""
         return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def columns() -> int | None:
+    """Of the terminal that stdout is; None where it is none."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except (OSError, ValueError):
+        return None

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from arena_gitops.errors import Diagnostic
-from arena_gitops.plan import cost, policy, promotion, sharing
+from arena_gitops.plan import policy, promotion, sharing
 from arena_gitops.plan.adoption import with_imports
 from arena_gitops.plan.classify import range_of
 from arena_gitops.plan.destruction import Destruction
@@ -32,6 +32,7 @@ from arena_gitops.plan.moves import moves
 from arena_gitops.plan.paid_once import paid_once
 from arena_gitops.plan.planner import MOVED, Planner
 from arena_gitops.plan.scope import Scope, selected
+from arena_gitops.plan.totals import costs_of
 from arena_gitops.plan.upstream import WHOLE, settle
 from arena_gitops.state import DesiredState, ObservedState
 
@@ -81,12 +82,14 @@ def build(
     moved = moves(settled.desired, seen) if scope.whole else {}
     history = History.of(seen.resources.values())
     planner = Planner(settled.desired, seen, settled.stale, allow, scope, moved, history)
-    everything = planner.changes(selected(scope, desired, seen))
+    chosen = selected(scope, desired, seen)
+    everything = planner.changes(chosen)
     everything = paid_once(everything, settled.desired, seen, history)
     everything = promotion.annotate(everything, settled.desired, seen)
     everything = [linked(evidence.shown_on(change), seen) for change in everything]
     changes = tuple(change for change in everything if change.action is not Action.NOOP or change.message)
-    costs = cost.total(changes)
+    looked_at = chosen if scope.whole else chosen & settled.desired.resources.keys()
+    costs = costs_of(changes, settled.desired.resources, seen, looked_at)
     checks = tuple(policy.checks(settled.desired, observed, changes, costs, allow=allow, scope=scope))
     return _plan(
         desired,
@@ -119,6 +122,7 @@ def _destruction(
         scope=scope,
         mode="destroy",
         summary=_summary(changes),
+        cost=costs_of(changes, {}, observed, [change.at for change in changes]),
         changes=tuple(changes),
         checks=tuple(work.checks(changes, allow)),
         diagnostics=tuple(_diagnostic(remark) for remark in work.remarks(changes)),

@@ -16,7 +16,7 @@ from arena_gitops.plan.diff import Difference, diff, leaves
 from arena_gitops.plan.matrix import Cause, outcome
 from arena_gitops.plan.model import FieldChange, Range
 from arena_gitops.plan.phase import Phase, phase_of
-from arena_gitops.spec.lifecycle import FieldClass, field_class
+from arena_gitops.spec.lifecycle import FieldClass, field_class, names_secrets
 from arena_gitops.spec.wire import ResourceDocument
 from arena_gitops.state import DesiredResource
 
@@ -117,6 +117,8 @@ class _Judge:
             op=leaf.op,
             old=leaf.old,
             new=leaf.new,
+            remote=leaf.old,
+            sensitive=names_secrets(self.document.kind, leaf.dotted),
             action=outcome(cause, phase_of(self.document)).action,
             reason=cause.value,
             range=where(self.desired, leaf.dotted),

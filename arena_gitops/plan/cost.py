@@ -6,6 +6,7 @@ What is not known is said to be unknown, not guessed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 from arena_gitops.plan.classify import TRAINED, spec_at
 from arena_gitops.plan.estimate import History
@@ -14,6 +15,15 @@ from arena_gitops.spec.wire import Tier
 from arena_gitops.state import DesiredResource
 
 NO_HISTORY = History({})
+
+
+class Specified(Protocol):
+    """A resource as the repository wants it, or as the platform has it."""
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """As it is stored."""
+        ...
 
 
 def cost_of(
@@ -29,7 +39,7 @@ def cost_of(
     if kind == TRAINED and action is Action.REUSE:
         return Cost(rate=0.0, max=0.0, basis="an equal run exists")
     if kind == TRAINED and action.spends:
-        return _estimated(_training(resource, tiers), resource, history, done)
+        return _estimated(training(resource, tiers), resource, history, done)
     if kind == "deployment" and action is Action.CREATE:
         return _serving(resource, tiers)
     return None
@@ -62,13 +72,14 @@ def total(changes: Iterable[Change]) -> PlanCost:
     )
 
 
-def tier_of(resource: DesiredResource, tiers: Mapping[str, Tier]) -> Tier | None:
+def tier_of(resource: Specified, tiers: Mapping[str, Tier]) -> Tier | None:
     """The tier a resource names; the platform's first one when it names none."""
     name = resource.spec.get("tier")
     return next(iter(tiers.values()), None) if name is None else tiers.get(str(name))
 
 
-def _training(resource: DesiredResource, tiers: Mapping[str, Tier]) -> Cost:
+def training(resource: Specified, tiers: Mapping[str, Tier]) -> Cost:
+    """The ceiling of training it once from the beginning."""
     tier = tier_of(resource, tiers)
     max_credits = _positive(resource, "budget.max_credits")
     if tier is None:
@@ -117,7 +128,7 @@ def _serving(resource: DesiredResource, tiers: Mapping[str, Tier]) -> Cost:
     return Cost(rate=rate, basis=f"{tier.id} {rate:g}/h while it serves")
 
 
-def _no_price(resource: DesiredResource) -> str:
+def _no_price(resource: Specified) -> str:
     name = resource.spec.get("tier")
     return "no tier named" if name is None else f"no price known for tier {name}"
 
@@ -126,7 +137,7 @@ def _capped(longest: str, max_credits: float | None) -> str:
     return longest if max_credits is None else f"{longest}, max_credits {max_credits:g}"
 
 
-def _positive(resource: DesiredResource, path: str) -> float | None:
+def _positive(resource: Specified, path: str) -> float | None:
     value = spec_at(resource.spec, path)
     return float(value) if isinstance(value, (int, float)) and value > 0 else None
 

@@ -119,7 +119,12 @@ class FieldChange(Frozen):
     cls: FieldClass = Field(serialization_alias="class", validation_alias=AliasChoices("class", "cls"))
     op: Op
     old: JsonValue = None
+    """what the change starts from: what the platform has, or offline what the other commit says"""
     new: JsonValue = None
+    remote: JsonValue = None
+    """what the platform has now; None also where no platform was asked"""
+    sensitive: bool = False
+    """whether the values are names of secrets; a value of a secret is in no plan"""
     action: Action
     reason: str
     range: Range | None = None
@@ -245,6 +250,16 @@ class PlanCost(Frozen):
     """changes whose ceiling or rate is not known"""
     est_new: float | None = None
     """sum of the estimates; None unless every run has one"""
+    running_saved: float = 0.0
+    """what the runs that are stopped could still have cost, as far as it is known"""
+    balance: float | None = None
+    """credits that are left; None where the platform does not say"""
+    declared_before: float = 0.0
+    """what training everything once can cost, as far as it is known: what the platform has of what is looked at"""
+    declared: float = 0.0
+    """the same once the plan is applied"""
+    declared_unknown: int = 0
+    """experiments of these whose ceiling is not known"""
 
 
 class Base(Frozen):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from arena_gitops.plan.classify import TRAINED, spec_at
+from arena_gitops.plan.model import Change, Plan
 from arena_gitops.plan.scope import rerun_of
 from arena_gitops.spec.job import RunState, RunStatus
 from arena_gitops.spec.wire import KnownRun, Owner, ResourceDocument
@@ -28,6 +29,17 @@ def assumed(base: DesiredState | None) -> ObservedState:
         if document.run is not None
     }
     return ObservedState(platform=PLATFORM, resources=MappingProxyType(found), runs=MappingProxyType(runs))
+
+
+def unasked(planned: Plan, against: str) -> Plan:
+    """A plan that was made with such a platform, which says so and claims nothing of a real one."""
+    changes = tuple(_unasked(change) for change in planned.changes)
+    return planned.model_copy(update={"mode": "offline", "against": against, "changes": changes})
+
+
+def _unasked(change: Change) -> Change:
+    fields = tuple(field.model_copy(update={"remote": None}) for field in change.fields)
+    return change.model_copy(update={"fields": fields}) if fields else change
 
 
 def _document(resource: DesiredResource, owner: Owner) -> ResourceDocument:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from arena_gitops.plan import limits
+from arena_gitops.plan import guardrails, limits
 from arena_gitops.plan.classify import TRAINED, spec_at
 from arena_gitops.plan.cost import tier_of
 from arena_gitops.plan.model import Change, CheckOutcome, CheckStatus, PlanCost
@@ -48,6 +48,8 @@ def checks(
         *_within("policy.max_credits_per_pr", policy.max_credits_per_pr, cost),
         *_within("budget", scope.budget, cost),
         *_month(policy, observed, cost),
+        *_balance(cost),
+        *guardrails.checks(policy, cost),
         *_tiers(policy, touched),
         *_nodes(policy, touched),
         *_owners(policy, touched),
@@ -106,6 +108,12 @@ def _month(policy: Policy, observed: ObservedState, cost: PlanCost) -> Iterable[
         message = "this platform does not say what was spent this month"
         yield CheckOutcome(name=name, status=CheckStatus.WARN, message=message)
     yield from _within(name, limit, cost, observed.spent_this_month or 0.0)
+
+
+def _balance(cost: PlanCost) -> Iterable[CheckOutcome]:
+    """Whether what the plan can cost at most is there to be spent."""
+    if cost.balance is not None and (cost.max_new or cost.unknown):
+        yield from _within("balance", cost.balance, cost)
 
 
 def _tiers(policy: Policy, touched: Iterable[DesiredResource]) -> Iterable[CheckOutcome]:

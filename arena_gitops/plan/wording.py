@@ -118,8 +118,8 @@ def destroyed(document: ResourceDocument, *, purge: bool) -> str:
     if document.kind == "deployment":
         return "undeployed, its revisions are deleted" if purge else "undeployed, revisions are kept"
     run = document.run
-    now = f"its run is {progress(run)}; " if run is not None and not run.state.ended else ""
-    return now + ("deleted for good, with its data" if purge else "forgotten, data is kept")
+    now = f"; its run is {progress(run)}" if run is not None and not run.state.ended else ""
+    return ("deleted for good, with its data" if purge else "forgotten, data is kept") + now
 
 
 def powers(spec: Mapping[str, Any]) -> tuple[str, ...]:

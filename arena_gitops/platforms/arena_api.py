@@ -35,11 +35,13 @@ from arena_gitops.platforms.arena_rows import (
     Submitted,
     TierRow,
     Tiers,
+    balance_of,
 )
 from arena_gitops.platforms.door import JSON, Door, Request, json_body
 from arena_gitops.platforms.multipart import FilePart, Form, Sent
 
 API = "/api/cli/v1"
+CREDITS = "/api/users/credits"
 UPLOAD_TIMEOUT_S = 300.0
 ALL_ROWS = 10_000_000
 """Of metrics: more than any run has."""
@@ -202,6 +204,14 @@ class ArenaApi:
     def tiers(self) -> Mapping[str, TierRow]:
         """The compute classes, by their ids."""
         return self._get("/resources/list", Tiers).tiers
+
+    def balance(self) -> float | None:
+        """Credits that are left, where the answer says so; nothing else can be relied on of it."""
+        try:
+            raw = self._call(Request("GET", CREDITS, repeatable=True))
+        except PlatformRejectedError:
+            return None
+        return balance_of(_read(TypeAdapter(Any), raw, f"GET {CREDITS}"))
 
     def models(self) -> tuple[Model, ...]:
         """The base models of the server."""

@@ -233,3 +233,17 @@ class Submitted(Row):
     version: int | None = None
     status: str | None = None
     max_steps: int | None = None
+
+
+LEFT = ("balance", "remaining", "remaining_credits", "credits")
+"""Words for credits that are left; the published client shows whatever comes as "remaining account credits"."""
+
+
+def balance_of(answer: Any) -> float | None:
+    """What of an answer about credits is left: a number, or the one a known word stands for; None otherwise."""
+    if isinstance(answer, (int, float)) and not isinstance(answer, bool):
+        return float(answer)
+    if not isinstance(answer, dict):
+        return None
+    named = [answer[word] for word in LEFT if word in answer]
+    return balance_of(named[0]) if len(named) == 1 else None

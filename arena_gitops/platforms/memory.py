@@ -49,6 +49,7 @@ class MemoryPlatform:
         algorithms: Iterable[str] = ALGORITHMS,
         max_steps: int | None = None,
         spent_this_month: float | None = None,
+        balance: float | None = None,
         models: Iterable[ModelFacts] = (),
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -61,6 +62,7 @@ class MemoryPlatform:
         self._algorithms = tuple(sorted(algorithms))
         self._max_steps = max_steps
         self._spent_this_month = spent_this_month
+        self._balance = balance
         self._models = {facts.id: facts for facts in models}
 
     def observe(self, owner: Owner) -> ObservedState:
@@ -78,6 +80,7 @@ class MemoryPlatform:
                 algorithms=self._algorithms,
                 max_steps=self._max_steps,
                 spent_this_month=self._spent_this_month,
+                balance=self._balance,
                 models=MappingProxyType(dict(self._models)),
             )
 

@@ -150,6 +150,8 @@ def _head(plan: Plan, place: Place) -> Iterator[str]:
     yield ""
     yield f"**{brief(plan)}**"
     yield ""
+    if money := words.money_lines(plan):
+        yield f"{' '.join(money)}\n"
     if plan.mode == "offline":
         yield f"_Offline, against {escaped(plan.against or 'nothing')}: {text.OFFLINE[0].lower()}{text.OFFLINE[1:]}_\n"
     if not plan.has_changes:

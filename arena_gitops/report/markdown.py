@@ -24,6 +24,9 @@ def _parts(plan: Plan) -> Iterator[str]:
     yield ""
     yield f"**{words.summary_line(plan)}**"
     yield ""
+    if money := words.money_lines(plan):
+        yield " ".join(money)
+        yield ""
     if not plan.applyable:
         yield "**This plan is blocked: nothing of it will be applied.**"
         yield ""
@@ -58,7 +61,7 @@ def _row(change: Change) -> str:
 
 def _warnings(plan: Plan) -> Iterator[str]:
     lines = [
-        f"- **{check.status.value}** {check.name}: {escaped(check.message)}"
+        f"- {words.STATUS[check.status]} {check.name}: {escaped(check.message)}"
         for check in plan.checks
         if check.status is not CheckStatus.PASS
     ]

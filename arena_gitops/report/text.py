@@ -9,10 +9,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from arena_gitops.plan.model import Action, Change, CheckStatus, FieldChange, Plan
 from arena_gitops.report import diffs, words
 from arena_gitops.report.untrusted import plain
+from arena_gitops.report.wrapping import NARROWEST, rows
 
 _STYLES: dict[str, str] = {"green": "32", "yellow": "33", "red": "31", "cyan": "36", "bold": "1", "dim": "2"}
 
@@ -52,11 +54,14 @@ class Piece:
     text: str
     style: str = ""
 
+    def harmless(self) -> Piece:
+        """The same without ANSI codes of whoever wrote it; one line, whatever it holds."""
+        return self if self.text.isprintable() else Piece(plain(self.text), self.style)
+
     def render(self, *, colour: bool) -> str:
-        """With ANSI codes of ours, and none of whoever wrote the text; one line, whatever it holds."""
+        """With ANSI codes of ours."""
         code = _STYLES.get(self.style) if colour else None
-        text = self.text if self.text.isprintable() else plain(self.text)
-        return f"\x1b[{code}m{text}\x1b[0m" if code and text else text
+        return f"\x1b[{code}m{self.text}\x1b[0m" if code and self.text else self.text
 
 
 Line = tuple[Piece, ...]
@@ -70,10 +75,31 @@ class Widths:
     verb: int
 
 
-def render(plan: Plan, *, colour: bool = False) -> str:
-    """The whole plan, one string that ends with a newline."""
-    lines = ("".join(piece.render(colour=colour) for piece in line).rstrip() for line in plan_lines(plan))
-    return "\n".join(lines) + "\n"
+def render(plan: Plan, *, colour: bool = False, width: int | None = None) -> str:
+    """The whole plan, one string that ends with a newline; with the width of a terminal, fitted into it."""
+    lines = (row for line in plan_lines(plan) for row in _fitted(line, width))
+    return "\n".join("".join(piece.render(colour=colour) for piece in line).rstrip() for line in lines) + "\n"
+
+
+def _fitted(line: Line, width: int | None) -> Iterator[Line]:
+    """The rows of a line; each keeps the styles of its pieces."""
+    line = tuple(piece.harmless() for piece in line)
+    text = "".join(piece.text for piece in line).rstrip()
+    if width is None or width < NARROWEST or len(text) <= width:
+        yield line
+        return
+    for start, end, before in rows(text, width):
+        yield (Piece(" " * before), *_between(line, start, end))
+
+
+def _between(line: Line, start: int, end: int) -> Iterator[Piece]:
+    """The part of a line between two places."""
+    at = 0
+    for piece in line:
+        part = piece.text[max(start - at, 0) : max(end - at, 0)]
+        at += len(piece.text)
+        if part:
+            yield Piece(part, piece.style)
 
 
 def plan_lines(plan: Plan) -> Iterator[Line]:
@@ -88,6 +114,7 @@ def plan_lines(plan: Plan) -> Iterator[Line]:
     if not plan.applyable:
         yield (Piece("This plan is blocked: nothing of it will be applied.", "red"),)
     yield (Piece(words.summary_line(plan), "bold"),)
+    yield from ((Piece(line, "dim"),) for line in words.money_lines(plan))
     if plan.unmanaged:
         yield (Piece(words.unmanaged(plan.unmanaged), "dim"),)
     if not plan.complete:
@@ -125,13 +152,16 @@ def _changes(changes: list[Change]) -> Iterator[Line]:
         max((len(change.address) for change in changes), default=0),
         max((len(words.verb(change)) for change in changes), default=0),
     )
-    separated = True
+    separated, alike = True, False
     shown, left = _few(changes)
-    for change in shown:
-        heading, *details = _change(change, widths)
-        if details and not separated:
+    paragraphs = [_change(change, widths) for change in shown]
+    for (heading, *details), following in zip_longest(paragraphs, paragraphs[1:], fillvalue=[()]):
+        if details and not (separated or alike):
             yield ()
         yield heading
+        alike = bool(details) and details == list(following[1:])
+        if alike:  # said once, below the last of them
+            continue
         yield from details
         separated = bool(details)
         if details:
@@ -157,7 +187,12 @@ def _few(changes: list[Change]) -> tuple[list[Change], Counter[tuple[Action, str
     return shown, left
 
 
-def _change(change: Change, widths: Widths) -> Iterator[Line]:
+def _change(change: Change, widths: Widths) -> list[Line]:
+    """The heading, and what is below it."""
+    return list(_lines_of(change, widths))
+
+
+def _lines_of(change: Change, widths: Widths) -> Iterator[Line]:
     colour = _COLOURS[change.action]
     yield (
         Piece("  "),
@@ -222,13 +257,19 @@ def _remarks(plan: Plan) -> Iterator[Line]:
     told = False
     for check in plan.checks:
         if check.status is not CheckStatus.PASS:
-            style = "red" if check.status is CheckStatus.FAIL else "yellow"
-            yield (Piece(f"{check.status.value} ", style), Piece(f"{check.name}: {check.message}"))
+            failed = check.status is CheckStatus.FAIL
+            yield _remark("fails" if failed else "warning", f"{check.name}: {check.message}")
             told = True
     for remark in plan.diagnostics:
         place = f"{remark.range}: " if remark.range else ""
         hint = f" ({remark.hint})" if remark.hint else ""
-        yield (Piece(f"{remark.severity} ", "yellow"), Piece(f"{place}{remark.message}{hint}"))
+        yield _remark(remark.severity, f"{place}{remark.message}{hint}")
         told = True
     if told:
         yield ()
+
+
+def _remark(word: str, said: str) -> Line:
+    """One column for how bad it is, one for what it is."""
+    style = {"fails": "red", "note": "dim"}.get(word, "yellow")
+    return Piece(f"{word:<8} ", style), Piece(said)

@@ -7,7 +7,7 @@ from typing import Any
 
 from arena_gitops.plan.cost import duration
 from arena_gitops.plan.diff import Op
-from arena_gitops.plan.model import Action, Change, Cost, FieldChange, Plan
+from arena_gitops.plan.model import Action, Change, CheckStatus, Cost, FieldChange, Plan
 
 MARKS: dict[Action, str] = {
     Action.CREATE: "+",
@@ -50,6 +50,10 @@ VERBS: dict[Action, str] = {
 }
 
 
+STATUS: dict[CheckStatus, str] = {CheckStatus.WARN: "warning:", CheckStatus.FAIL: "**fails**"}
+"""What a check that does not pass begins with, in markdown."""
+
+
 def verb(change: Change) -> str:
     """What happens, in one or two words; only a deployment is undeployed."""
     return (
@@ -77,7 +81,7 @@ def value(raw: Any) -> str:
     if isinstance(raw, bool) or raw is None:
         return {True: "true", False: "false", None: "none"}[raw]
     if isinstance(raw, (int, float)):
-        return f"{raw:,}" if isinstance(raw, int) and abs(raw) >= 10_000 else repr(raw)
+        return f"{raw:,}" if isinstance(raw, int) and abs(raw) >= 1_000 else repr(raw)
     if isinstance(raw, str):
         text = (
             f"sha256:{raw[7:15]}…"
@@ -163,6 +167,22 @@ def summary_line(plan: Plan) -> str:
     acts += [f"{n[key]} to {key}" for key in ("cap", "move", "migrate", "import") if n.get(key)]
     states = [f"{n[key]} {key}" for key in ("pending", "held", "stale", "blocked", "unchanged")]
     return f"Plan: {', '.join(acts)}. {', '.join(states)}. Cost: {_total(plan)}."
+
+
+def money_lines(plan: Plan) -> list[str]:
+    """What there is to say of credits beside what the plan can cost."""
+    cost = plan.cost
+    lines = []
+    if cost.running_saved:
+        lines.append(f"The runs it stops could still have cost up to {credits(cost.running_saved)}.")
+    if cost.declared_before and cost.declared != cost.declared_before and plan.mode != "destroy":
+        what = "that is declared" if plan.complete else "of that part"
+        turn = f"{cost.declared_before:,.10g} → {credits(cost.declared)}"
+        more = f"{cost.declared - cost.declared_before:+,.10g}"
+        lines.append(f"Training everything {what} once: up to {turn} ({more}).")
+    if cost.balance is not None and cost.max_new:
+        lines.append(f"Balance: {credits(cost.balance)}.")
+    return lines
 
 
 def _total(plan: Plan) -> str:

@@ -99,9 +99,18 @@ _BY_KIND: dict[str, tuple[tuple[str, FieldClass], ...]] = {
 }
 
 
+_SECRETS: dict[str, tuple[str, ...]] = {"reward": ("secrets",), "experiment": ("inputs.reward.secrets",)}
+"""Fields with names that a server knows values of."""
+
+
 def field_class(kind: str, path: str) -> FieldClass:
     """The class of a field of a stored spec, by its dotted path."""
     return _class_of(kind, tuple(path.split(".")))
+
+
+def names_secrets(kind: str, path: str) -> bool:
+    """Whether a field of a stored spec holds names of secrets."""
+    return any(f"{path}.".startswith(f"{field}.") for field in _SECRETS.get(kind, ()))
 
 
 def data_part(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -51,6 +51,12 @@ class StackPolicy(Frozen):
     require_owner: Bool = False
     max_credits_per_month: Annotated[Float, Field(ge=0)] | None = None
     """with what the stack's runs of this month have cost already"""
+    max_credits_declared: Annotated[Float, Field(ge=0)] | None = None
+    """what training everything that is declared once can cost"""
+    max_credits_increase: Annotated[Float, Field(ge=0)] | None = None
+    """what a plan may add to that"""
+    max_credits_increase_percent: Annotated[Float, Field(ge=0)] | None = None
+    """the same as a part of what it was before"""
     max_nodes: Annotated[Int, Field(ge=1)] | None = None
     """of one run"""
     floating_dataset: Literal["allow", "warn", "forbid"] = "allow"

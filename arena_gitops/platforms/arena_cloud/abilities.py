@@ -67,6 +67,11 @@ TABLE: tuple[Row, ...] = (
     Row("remove an experiment", "partly", "*forget*: a run at work is stopped, its record and files stay"),
     Row("delete anything", "no", "nothing is destroyed by an apply"),
     Row("`budget`, `retry`", "no", "nobody enforces them there: left out, and said beside the price"),
+    Row(
+        "credits that are left",
+        "partly",
+        "a plan may not cost more, where `user credits` answers a number or has one known word for it",
+    ),
     Row("environments, start weights (`base`)", "no", "blocked: this adapter does not send them"),
     Row("rewards of several files, with requirements, network or secrets", "no", "blocked: one file is sent"),
     Row("rows of the hub at a `revision`", "no", "blocked: the protocol has no field for it"),

@@ -200,6 +200,7 @@ class ArenaCloudPlatform(BehindADoor):
             versions=versions_of(owner, rows),
             deployments=deployments_of(owner, self._api.deployments()),
             tiers={key: tier(key, row) for key, row in self._api.tiers().items()},
+            balance=self._api.balance() if exports else None,
         )
         if exports:
             for name in self._followed(owner, seen):

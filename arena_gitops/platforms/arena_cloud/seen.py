@@ -90,6 +90,8 @@ class Seen:
     """of this owner, by base and number"""
     deployments: tuple[tuple[VersionName, Deployment], ...] = ()
     tiers: Mapping[str, Tier] = field(default_factory=lambda: MappingProxyType({}))
+    balance: float | None = None
+    """credits that are left, where it was asked for and is said"""
 
     @cached_property
     def bases(self) -> Mapping[str, tuple[Version, ...]]:

@@ -51,6 +51,7 @@ def observed(
         resources=MappingProxyType(dict(sorted(documents.items()))),
         runs=MappingProxyType(dict(reading.known_runs())),
         tiers=seen.tiers,
+        balance=seen.balance,
         limits=reading.limits(documents),
     )
 
