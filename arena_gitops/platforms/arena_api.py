@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
 
-from arena_gitops.errors import CheckFailedError, PlatformError, PlatformRejectedError, Rejection
+from arena_gitops.errors import AuthError, CheckFailedError, PlatformError, PlatformRejectedError, Rejection
 from arena_gitops.platforms.arena_rows import (
     ChatSession,
     CheckpointRow,
@@ -206,10 +206,10 @@ class ArenaApi:
         return self._get("/resources/list", Tiers).tiers
 
     def balance(self) -> float | None:
-        """Credits that are left, where the answer says so; nothing else can be relied on of it."""
+        """Credits that are left, where the answer says so; also a key that may not see them can plan."""
         try:
             raw = self._call(Request("GET", CREDITS, repeatable=True))
-        except PlatformRejectedError:
+        except (PlatformRejectedError, AuthError):
             return None
         return balance_of(_read(TypeAdapter(Any), raw, f"GET {CREDITS}"))
 
