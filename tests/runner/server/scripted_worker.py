@@ -1,7 +1,7 @@
 """A worker that speaks the real protocol and trains nothing: `manifest.script` says what it does.
 
-script: {iterations, members, pause_s, die_in: [segment, iteration], finish: {state, reason, message}, ignore_term,
-adapters: folder of real ones, m0, m1 …}
+script: {iterations, members, pause_s, die_in: [segment, iteration], die_at: [call of segment 0, "before" or "after"],
+finish: {state, reason, message}, ignore_term, adapters: folder of real ones, m0, m1 …}
 """
 
 import argparse
@@ -23,17 +23,27 @@ class Worker:
         headers = {"Authorization": f"Bearer {os.environ['ARENA_WORKER_TOKEN']}"}
         self.http = httpx.Client(base_url=server, headers=headers, timeout=10)
         self.run, self.seq, self.stop = run, 0, False
+        self.job, self.calls = None, 0
 
     def call(self, method, path, **kwargs):
+        self.calls += 1
+        self.die_if_told("before")
         for _ in range(200):
             try:
                 answer = self.http.request(method, path, **kwargs)
             except httpx.TransportError:
                 answer = None
             if answer is not None and answer.status_code < 500:
+                self.die_if_told("after")
                 return answer
             time.sleep(0.1)
         raise SystemExit("the server is gone")
+
+    def die_if_told(self, moment):
+        """Be killed at that moment of that call; until the claim has been answered nothing is known of it."""
+        if self.job is not None and self.job["segment"] == 0:
+            if self.job["manifest"].get("script", {}).get("die_at") == [self.calls, moment]:
+                os.kill(os.getpid(), signal.SIGKILL)
 
     def claim(self):
         body = {"worker_id": f"scripted-{os.getpid()}", "tier": "local", "run_id": self.run}
@@ -42,6 +52,7 @@ class Worker:
             sys.exit(0)
         answer.raise_for_status()
         self.job, self.fence = answer.json()["job"], answer.json()["fence"]
+        self.die_if_told("after")
 
     def blob(self, data):
         digest = "sha256:" + hashlib.sha256(data).hexdigest()
