@@ -41,9 +41,10 @@ class Worker:
 
     def die_if_told(self, moment):
         """Be killed at that moment of that call; until the claim has been answered nothing is known of it."""
-        if self.job is not None and self.job["segment"] == 0:
-            if self.job["manifest"].get("script", {}).get("die_at") == [self.calls, moment]:
-                os.kill(os.getpid(), signal.SIGKILL)
+        if self.job is None or self.job["segment"] > 0:
+            return
+        if self.job["manifest"].get("script", {}).get("die_at") == [self.calls, moment]:
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def claim(self):
         body = {"worker_id": f"scripted-{os.getpid()}", "tier": "local", "run_id": self.run}

@@ -195,6 +195,7 @@ def test_events_come_in_order_and_from_where_one_asks(shared_server, build):
     assert [e["index"] for e in events] == list(range(1, len(events) + 1))
     assert (events[0]["event"]["type"], events[-1]["event"]["type"]) == ("started", "finished")
     assert shared_server.events(run_id, after=len(events) - 1) == events[-1:]
+    assert shared_server.events(run_id, after=2**53) == []
 
 
 def test_logs_hold_what_the_worker_printed(shared_server, build):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
+from postgres import programs
 from schemathesis import GenerationMode
 
 from arena_gitops.spec.resource import Address
@@ -76,12 +77,22 @@ STRANGE = settings(
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory, build):
+def database(request):
+    """The address of the database that refuses more: PostgreSQL, where it is installed."""
+    if programs() is None:
+        yield None
+        return
+    with request.getfixturevalue("postgres").database() as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory, build, database):
     """A server's insides with a few things in it, and its description with an admin's token."""
     home = Home(tmp_path_factory.mktemp("strange") / "home")
     home.prepare()
     tier = Tier(id="local", num_cpus=2, ram_gb=4.0, credits_per_node_hour=1.0, slots=0)
-    store = Store.open(f"sqlite:///{home.database}")
+    store = Store.open(database or f"sqlite:///{home.database}")
     world = World(home, store, BlobStore(home.blobs), Settings(), TierFile(tiers=(tier,)))
     made = resources.put(world, resources.Put(Address("experiment", "exp"), build.experiment(), None))
     resources.put(world, resources.Put(Address("deployment", "chat"), build.deployment(), None))

@@ -34,6 +34,8 @@ from arena_runner.server.world import World
 
 MOST = 2**53
 """Numbers in a query are numbers that every client can write."""
+LAST_EVENT = 2**31 - 1
+"""No event of a run has a greater index: PostgreSQL compares with none, and the answer has begun by then."""
 EVENTS_AT_ONCE = 1000
 CHUNK = 1 << 20
 
@@ -145,7 +147,7 @@ def get_events(
     """A run's events with index > `after`, one JSON object a line; ends where the history ends for now."""
     with world.store.read() as session:
         runs.get(session, run_id)
-    return Ndjson(_events(world, run_id, after))
+    return Ndjson(_events(world, run_id, min(after, LAST_EVENT)))
 
 
 @router.get("/runs/{run_id}/logs", response_class=PlainTextResponse)

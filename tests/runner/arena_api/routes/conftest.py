@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from arena_asks import make_dataset, submit
+from postgres import on_both
 from starlette.testclient import TestClient
 
 from arena_gitops.spec.wire import Tier
@@ -21,14 +22,19 @@ def settings() -> Settings:
     return Settings(limits=Limits(max_steps=64))
 
 
+def pytest_generate_tests(metafunc):
+    on_both(metafunc)
+
+
 @pytest.fixture
-def world(tmp_path, settings):
+def world(tmp_path, settings, databases):
     home = Home(tmp_path / "home")
     home.prepare()
     tier = Tier(id="local", num_cpus=2, ram_gb=4.0, credits_per_node_hour=1.0, slots=0)
-    store = Store.open(f"sqlite:///{home.database}")
-    yield World(home, store, BlobStore(home.blobs), settings, TierFile(tiers=(tier,)))
-    store.close()
+    with databases.world(home.root) as url:
+        store = Store.open(url)
+        yield World(home, store, BlobStore(home.blobs), settings, TierFile(tiers=(tier,)))
+        store.close()
 
 
 @pytest.fixture

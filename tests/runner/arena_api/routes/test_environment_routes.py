@@ -13,6 +13,7 @@ from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import Owner, PutResource
 from arena_runner.server.services import environment_checks, resources
 
+pytestmark = pytest.mark.one_database
 E = f"{P}/environments"
 GZIP = "application/gzip"
 TWO = MERGE + "\n\nclass Other(MergeEnv):\n    pass\n\n\nclass Third(MergeEnv):\n    pass\n"

@@ -15,6 +15,8 @@ from arena_asks import CSV, MANIFEST, P, make_dataset, submit
 
 from arena_runner.server.app import create_app
 
+pytestmark = pytest.mark.one_database
+
 HOSTILE = "[/red]x[bold]"
 FIELDS = (
     "name",

@@ -8,6 +8,8 @@ from arena_asks import P, make_dataset, submit
 from arena_gitops.spec.manifest import parse_manifest
 from arena_gitops.spec.manifest.names import PUBLISHED
 
+pytestmark = pytest.mark.one_database
+
 
 def asked(http, algorithm, **more):
     return http.get(f"{P}/experiments/run-spec/default", params={"algorithm": algorithm, **more})
