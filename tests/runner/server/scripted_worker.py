@@ -28,7 +28,7 @@ class Worker:
     def call(self, method, path, **kwargs):
         self.calls += 1
         self.die_if_told("before")
-        for _ in range(200):
+        for _ in range(600):  # as long as a server may take to come back
             try:
                 answer = self.http.request(method, path, **kwargs)
             except httpx.TransportError:

@@ -11,7 +11,7 @@ def serving(server, name="chat"):
     return server.resource(f"deployment/{name}")["deployment"]
 
 
-def wait_for(server, build, state, name="chat", timeout_s=30):
+def wait_for(server, build, state, name="chat", timeout_s=60):
     return build.until(lambda: (d := serving(server, name))["state"] == state and d, timeout_s)
 
 
@@ -103,11 +103,11 @@ def test_a_revert_trains_nothing_and_serves_the_older_run_although_it_scored_low
     first, _ = apply_both(server, build, "reverts", gate=gate)
     wait_for(server, build, "serving", "reverts")
     second = server.apply("reverts", build.experiment("reverts", steps=24, seed="better"), etag=first["etag"])
-    build.until(lambda: serving(server, "reverts")["revision"] == 2, 30)
+    build.until(lambda: serving(server, "reverts")["revision"] == 2)
     runs = len(server.state()["runs"])
     back = server.apply("reverts", build.experiment("reverts", seed="reverts"), etag=second["etag"])
     assert back["run"]["run_id"] == first["run"]["run_id"]
-    done = build.until(lambda: (d := serving(server, "reverts"))["revision"] == 3 and d, 30)
+    done = build.until(lambda: (d := serving(server, "reverts"))["revision"] == 3 and d)
     assert (done["state"], done["checkpoint"], done["hold"]) == ("serving", "step_16/m1", None)
     assert len(server.state()["runs"]) == runs
 
@@ -156,7 +156,7 @@ def test_a_model_server_that_dies_is_started_again_with_its_adapters(server, bui
         answer = server.http.post("/i/chat/generate", json={"prompts": ["hi"]})
         return answer.status_code == 200 and answer.json()["results"][0]["completion"].startswith("chat.r1")
 
-    assert build.until(speaks, 30)
+    assert build.until(speaks)
 
 
 def test_a_killed_server_serves_again_with_the_same_model_server_and_revision(server, build):

@@ -114,7 +114,7 @@ def test_the_next_server_adopts_living_workers_buries_the_dead_and_continues_wha
     server.stop()
     assert ended(pids[0])
     server.start()
-    runs = [server.wait_run(run_id, timeout_s=40) for run_id in (lives, dies)]
+    runs = [server.wait_run(run_id) for run_id in (lives, dies)]
     assert [(run["state"], run["step"]) for run in runs] == [("completed", 64), ("completed", 64)]
     assert [run["segments"] for run in runs] == [2, 3]
 

@@ -92,7 +92,7 @@ def test_a_rollback_that_cannot_be_probed_leaves_the_newer_revision_serving(twic
     (server.home / "fail_probe").touch()
     try:
         post(server, name, "rollback")
-        refused = build.until(lambda: (d := status(server, name))["refused"] and d, 30)
+        refused = build.until(lambda: (d := status(server, name))["refused"] and d)
     finally:
         (server.home / "fail_probe").unlink()
     assert (refused["state"], refused["revision"]) == ("held", 2)

@@ -248,7 +248,7 @@ def test_the_commands_of_the_compose_file_work_together(compose, dockerfile, pla
         mlflow = compose["mlflow"]
         place.run([*mlflow["entrypoint"], *mlflow["command"]], **mlflow["environment"])
         server = place.run(["arena-runner", *compose["server"]["command"]], **variables)
-        build.until(lambda: _answers(place.url("8000", "/healthz")), 40)
+        build.until(lambda: _answers(place.url("8000", "/healthz")))
         check = json.loads(last(stage(dockerfile, "server"), "HEALTHCHECK").partition("CMD ")[2])
         healthy = subprocess.run(
             [sys.executable, *(place.here(word) for word in check[1:])], check=False, capture_output=True
@@ -283,7 +283,7 @@ def test_the_commands_of_the_units_work_together(place, build):
     server = unit("arena-server.service")
     address = f"http://127.0.0.1:5000{secret}"
     place.run(shlex.split(server["ExecStart"]), ARENA_MLFLOW_URI=address, **_environment(server))
-    build.until(lambda: _answers(place.url("8000", "/healthz")), 40)
+    build.until(lambda: _answers(place.url("8000", "/healthz")))
     (place.root / "etc" / "worker.token").write_text(_token(place, "worker") + "\n")
     worker = unit("arena-worker@.service")
     given = {"ARENA_SERVER": place.url("8000"), "ARENA_TIER": "gpu"}

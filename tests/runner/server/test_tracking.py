@@ -43,8 +43,8 @@ def mlflow(tracked, build):
     server, _ = tracked
     client = MlflowClient(mlflow_inside(server.home))
     build.until(lambda: parent(client).info.status == "FINISHED", 60)
-    build.until(lambda: len(client.search_model_versions("name = 'exp'")) == 4, 30)
-    build.until(lambda: client.get_registered_model("exp").aliases, 30)
+    build.until(lambda: len(client.search_model_versions("name = 'exp'")) == 4)
+    build.until(lambda: client.get_registered_model("exp").aliases)
     return client
 
 
@@ -62,7 +62,9 @@ def members(client):
 
 
 def test_the_api_is_ready_long_before_mlflow(tracking_server):
-    assert tracking_server.ready_after_s < 15, "3 s on a quiet machine; MLflow alone takes 5"
+    """Which alone needs as many seconds of a processor as the server has to begin in."""
+    parts = {part["name"]: part for part in tracking_server.at_first["parts"]}
+    assert (parts["database"]["ok"], parts["mlflow"]["ok"]) == (True, False)
 
 
 def test_members_are_child_runs_of_one_parent_run(mlflow):

@@ -70,7 +70,7 @@ def ask(worker, path="", target=None):
 
 def answered(worker, build, target=None):
     """The answer once the resolver has ended."""
-    return build.until(lambda: (a := ask(worker, target=target)).status_code != 503 and a, 30)
+    return build.until(lambda: (a := ask(worker, target=target)).status_code != 503 and a)
 
 
 def test_a_worker_is_told_to_come_again_and_then_gets_what_its_job_requires(claimed, index, build):
