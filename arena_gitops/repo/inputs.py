@@ -13,6 +13,7 @@ from arena_gitops.repo.catalog import Catalog, Entry
 from arena_gitops.repo.document import Document
 from arena_gitops.repo.files import FileProblemError, Files
 from arena_gitops.repo.python import Module
+from arena_gitops.spec.entrypoints import entrypoints
 from arena_gitops.spec.job import DatasetInput, EnvironmentInput, RewardInput
 from arena_gitops.spec.kinds.dataset import Dataset
 from arena_gitops.spec.kinds.environment import Environment
@@ -107,12 +108,13 @@ def environment(catalog: Catalog, entry: Entry, resource: Environment) -> Found[
     except FileProblemError as problem:
         catalog.file_problem(entry.document, ("source",), problem)
         return None
-    if not _entrypoint_exists(catalog, entry, resource, folder, paths):
+    entrypoint = resource.entrypoint or _only_entrypoint(catalog, entry, resource, folder, paths)
+    if entrypoint is None or not _entrypoint_exists(catalog, entry, resource, folder, paths):
         return None
     value = EnvironmentInput(
         address=str(entry.address),
         files={posixpath.relpath(path, folder): blob.digest for path, blob in blobs.items()},
-        entrypoint=resource.entrypoint,
+        entrypoint=entrypoint,
         multi_agent=resource.multi_agent,
         requirements=requirements,
         env_config=config,
@@ -196,11 +198,38 @@ def _is_config(files: Files, path: str, entry: Entry, resource: Environment) -> 
     return path in {files.meant(name, entry.file) for name in named if name}
 
 
+def _only_entrypoint(
+    catalog: Catalog, entry: Entry, resource: Environment, folder: str, paths: list[str]
+) -> str | None:
+    """The environment that is meant where none is named: the only one there is."""
+    if resource.source.endswith(_ARCHIVES):
+        message = "the environment of an archive has to be named"
+        catalog.report(
+            entry.document, ("source",), message, "no-entrypoint", "Write entrypoint: module:Class."
+        )
+        return None
+    sources = {
+        posixpath.relpath(path, folder): catalog.files.read(path).decode(errors="replace")
+        for path in paths
+        if path.endswith(".py")
+    }
+    found = entrypoints(sources)
+    if len(found) == 1:
+        return found[0]
+    several = f"{len(found)} environments are in {folder}: {', '.join(found)}"
+    message = (
+        several if found else f"there is no environment in {folder}: no class derives from gymnasium.Env"
+    )
+    hint = "Write entrypoint: module:Class, with the one that is meant."
+    catalog.report(entry.document, ("source",), message, "no-entrypoint", hint)
+    return None
+
+
 def _entrypoint_exists(
     catalog: Catalog, entry: Entry, resource: Environment, folder: str, paths: list[str]
 ) -> bool:
-    if resource.source.endswith(_ARCHIVES):
-        return True  # the platform opens it
+    if resource.entrypoint is None or resource.source.endswith(_ARCHIVES):
+        return True  # it was found by reading, or the platform opens it
     name, _, cls = resource.entrypoint.partition(":")
     place = posixpath.normpath(posixpath.join(folder, name.replace(".", "/")))
     home = next((path for path in (f"{place}.py", f"{place}/__init__.py") if path in paths), None)

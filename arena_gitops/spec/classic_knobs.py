@@ -5,7 +5,7 @@ Field names and defaults are the published ones, as in `spec.knobs`.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, JsonValue
 
@@ -20,6 +20,9 @@ class ClassicKnobs(Knobs):
     `learn_step` counts environment steps between updates (off-policy) or of one rollout (on-policy), summed over a
     member's environments.
     """
+
+    ACTS: ClassVar[Literal["any", "choice", "bounded"]] = "any"
+    """action spaces it can act in: any there is room for, one choice of several, or floats between finite bounds"""
 
     batch_size: Annotated[Int, Field(ge=1)] = 64
     learn_step: Annotated[Int, Field(ge=1)] = 5
@@ -69,6 +72,7 @@ class OnPolicyKnobs(ClassicKnobs):
 class ContinuousKnobs(ClassicKnobs):
     """Knobs of actor and critic that learn continuous actions from replay."""
 
+    ACTS: ClassVar[Literal["any", "choice", "bounded"]] = "bounded"
     MUTABLE: ClassVar[tuple[str, ...]] = ("batch_size", "gamma", "learn_step", "lr_actor", "lr_critic", "tau")
 
     lr_actor: Annotated[Float, Field(ge=0)] = 1e-4

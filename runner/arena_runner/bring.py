@@ -12,6 +12,7 @@ from arena_runner.checkpoint import file_digest, state_folders
 from arena_runner.model_cache import models_folder
 from arena_runner.patience import patiently
 from arena_runner.ports import Materials
+from arena_runner.sandbox.libraries import with_libraries
 from arena_runner.sandbox.packages import Wheels
 from arena_runner.server_link import ServerLink
 from arena_runner.split_cache import split_paths
@@ -27,7 +28,7 @@ def bring(
     """Download what the job names by digest, unless it is here already.
 
     With a `cache` (of models; that of wheels is beside it) the base model is the server's, where it has it, and so are
-    the packages the reward requires and rows of the hub. Without one this is the server's own machine: the model is
+    the packages that user code requires and rows of the hub. Without one this is the server's own machine: the model is
     sought in `models_dir` and on the hub, packages in the index, rows on the hub.
     """
     inputs = job.inputs
@@ -35,6 +36,9 @@ def bring(
         workdir=folder,
         dataset=_dataset(inputs.dataset, link, folder, cache),
         reward=_laid_out(link, folder, "reward", inputs.reward.files) if inputs.reward else None,
+        environment=_laid_out(link, folder, "environment", inputs.environment.files)
+        if inputs.environment and inputs.environment.files
+        else None,
         base=_laid_out(link, folder, "base", inputs.base.files) if inputs.base else None,
         resume=_resume(job, link, folder),
         models_dir=_models(job, link, cache) or models_dir,
@@ -59,9 +63,9 @@ def _models(job: JobSpec, link: ServerLink, cache: Path | None) -> Path | None:
 
 
 def _wheels(job: JobSpec, link: ServerLink, cache: Path | None) -> Wheels | None:
-    if cache is None or job.inputs.reward is None or not job.inputs.reward.requirements:
-        return None
-    return wheels_folder(link, cache.parent / "wheels", AWAY_S)
+    reward, environment = job.inputs.reward, job.inputs.environment
+    required = bool(reward and reward.requirements) or bool(environment and with_libraries(environment))
+    return wheels_folder(link, cache.parent / "wheels", AWAY_S) if required and cache is not None else None
 
 
 def _blob(link: ServerLink, folder: Path, digest: str, name: Path) -> Path:

@@ -33,6 +33,7 @@ from arena_runner.policies.design import plan
 from arena_runner.policies.port import Algorithm
 from arena_runner.population.member import Member
 from arena_runner.ports import Materials, TrainPorts
+from arena_runner.rollouts.boxes import LONGEST_JUDGED, Boxed, opened
 from arena_runner.rollouts.collected import Collected
 from arena_runner.rollouts.played import OpenWorld, Slice
 from arena_runner.rollouts.replayed import Replayed
@@ -56,7 +57,7 @@ def open_classic(
     limits = resumed[0].budgets if resumed else _budgets()
     torch.set_num_threads(limits.threads)
     algorithm = maths(knobs)
-    with _without_denormals(), _worlds(job, manifest) as open_world:
+    with _without_denormals(), _worlds(job, manifest, materials) as open_world:
         crew = _crew(job, manifest, algorithm, open_world)
         cut = slice_of(manifest)
         with closing(_task(crew, open_world, cut, manifest, job.seed)) as task:
@@ -115,18 +116,23 @@ def _budgets() -> Budgets:
 
 
 @contextmanager
-def _worlds(job: JobSpec, manifest: Manifest) -> Iterator[OpenWorld]:
-    """How environments of this job are made."""
+def _worlds(job: JobSpec, manifest: Manifest, materials: Materials) -> Iterator[OpenWorld]:
+    """How environments of this job are made: registered ids in this process, custom code in sandboxed ones."""
     given, training = job.inputs.environment, manifest.classic
     assert training is not None
     gym_id = given.gym_id if given is not None else _environment(manifest).name
     written = _environment(manifest).env_config
     options: dict[str, Any] = dict(written) if isinstance(written, dict) else {}
     options |= given.env_config if given is not None else {}
-    if gym_id is None:
-        raise JobError("environments from an archive have no room yet: name a registered Gymnasium id")
     longest = training.eval_steps
-    yield lambda rows, judging: open_registered(gym_id, rows, options, longest if judging else None)
+    if gym_id is not None:
+        name = gym_id
+        yield lambda rows, judging: open_registered(name, rows, options, longest if judging else None)
+        return
+    if given is None or materials.environment is None:
+        raise JobError("the job names neither a registered Gymnasium id nor the files of an environment")
+    with opened(given.model_copy(update={"env_config": options}), materials) as source:
+        yield lambda rows, judging: Boxed(source, rows, (longest or LONGEST_JUDGED) if judging else None)
 
 
 def _crew(job: JobSpec, manifest: Manifest, algorithm: Algorithm, open_world: OpenWorld) -> Crew:

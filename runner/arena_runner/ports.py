@@ -64,12 +64,14 @@ class Materials:
     """empty: rows come from the hub"""
     reward: Path | None = None
     """folder that holds `inputs.reward.files` under their repository paths"""
+    environment: Path | None = None
+    """folder that holds `inputs.environment.files` under their own names"""
     base: Path | None = None
     """folder with the adapter the experiment starts from"""
     resume: Path | None = None
     """folder with the resume state's files"""
     models_dir: Path | None = None
     wheels: Wheels | None = None
-    """what the reward requires; None: from this machine's package index"""
+    """what the reward or the environment requires; None: from this machine's package index"""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """values of the secrets that the job's reward names; on no disk"""

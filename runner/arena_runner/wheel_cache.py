@@ -1,4 +1,4 @@
-"""Packages that came from the server, for the environment of a reward; kept as base models are."""
+"""Packages that came from the server, for the interpreter of user code; kept as base models are."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def wheels_folder(link: ServerLink, cache: Path, patience_s: float) -> Wheels:
 
 
 def this_interpreter() -> WheelTarget:
-    """The one that rewards run on here: the same as ours."""
+    """The one that user code runs on here: the same as ours."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     return WheelTarget(
         python=version, implementation=tags.interpreter_name(), platform=tuple(tags.platform_tags())

@@ -64,14 +64,14 @@ def job_of(which, /, *, seed=1, **sections):
     )
 
 
-def play(job, folder, ports=None, *, resume=False):
-    """Run one segment; the ports, with what `train` said at its end."""
+def play(job, folder, ports=None, *, resume=False, environment=None):
+    """Run one segment; the ports, with what `train` said at its end. `environment`: folder of a custom one."""
     ports = ports or Recorder()
     state = checkpoint.state_folders(folder / "states")[-1] if resume else None
     if state is not None:
         job = job.model_copy(update={"resume": ResumeState(iteration=int(state.name), files={})})
     folder.mkdir(exist_ok=True)
-    ports.finished = train(job, Materials(workdir=folder, resume=state), ports)
+    ports.finished = train(job, Materials(workdir=folder, resume=state, environment=environment), ports)
     return ports
 
 

@@ -15,6 +15,7 @@ class DqnKnobs(ClassicKnobs):
     """Knobs of deep Q-learning."""
 
     ALGORITHM: ClassVar[str] = "DQN"
+    ACTS: ClassVar[Literal["any", "choice", "bounded"]] = "choice"
     MUTABLE: ClassVar[tuple[str, ...]] = ("batch_size", "gamma", "learn_step", "lr", "tau")
 
     name: Literal["DQN"] = "DQN"

@@ -10,12 +10,13 @@ from arena_gitops.spec.references import Referring
 
 
 class Environment(Referring):
-    """A custom environment, by folder and entry point."""
+    """A custom environment, by its source and entry point."""
 
     kind: Literal["Environment"]
     source: RepoPath = "."
-    """folder of the code, relative to the document"""
-    entrypoint: Entrypoint
+    """folder of the code, a Python file, or an archive; relative to the document"""
+    entrypoint: Entrypoint | None = None
+    """absent: the only environment there; an archive must name it"""
     multi_agent: Bool = False
     requirements: RepoPath | None = None
     """a requirements file; its own cached virtual environment"""

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from packaging.requirements import InvalidRequirement, Requirement
-
 from arena_gitops.spec.job import EnvironmentInput
 from arena_gitops.spec.wire import CheckResult
-from arena_runner.checks.run import BlobPath, laid_out_files
+from arena_runner.checks.laid_out import BlobPath, laid_out_files
 from arena_runner.sandbox import Limits
+from arena_runner.sandbox.libraries import own_python
 from arena_runner.sandbox.score import RewardError
 from arena_runner.sandbox.task import Task, TaskError
+from arena_runner.sandbox.unpack import unpacked
 
-DRIVER = Path(__file__).with_name("environment_driver.py")
+CODE = tuple(
+    Path(__file__).with_name(f"{name}.py") for name in ("environment_driver", "agents_code", "box_code")
+)
+"""what is copied into the box; the first is the driver"""
 LIMITS = Limits(call_timeout_s=60.0)
 STEPS = 200
 EPISODES = 100
@@ -31,8 +33,16 @@ TITLES = {
     "construct": "constructor",
     "api": "library check",
     "steps": "random steps",
+    "idle": "idle steps",
     "determinism": "seeding",
+    "leak": "resets",
     "rollouts": "random episodes",
+}
+PASSED = {
+    "api": "gymnasium's check_env passes",
+    "idle": "the same action again and again is answered too",
+    "determinism": "the same seed gives the same episode",
+    "leak": "resets leave nothing behind",
 }
 NEEDED = {"import", "construct"}
 """Stages without which the later ones say nothing new."""
@@ -48,26 +58,47 @@ class EnvironmentCheck:
         *,
         language: bool = False,
         rollouts: bool = False,
+        stages: Sequence[str] = (),
         limits: Limits = LIMITS,
     ) -> None:
         self._environment, self._blob_path, self._limits = environment, blob_path, limits
         self._language = language
         self._stages = ["import", "construct"]
         if not language:
-            self._stages += ["api", "steps", "determinism", *(["rollouts"] if rollouts else [])]
+            # Ours first where the library's words would be less clear, and its own first where ours rely on it.
+            alone = ["steps", "idle", "determinism", "api", "leak"]
+            self._stages += ["api", "steps"] if environment.multi_agent else alone
+            self._stages += ["rollouts"] if rollouts else []
+        self._stages = list(stages) or self._stages
+        self._needed = {*NEEDED, *(["api"] if environment.multi_agent else [])}
         self.values: dict[str, Any] = {}
 
     def run(self) -> Iterator[CheckResult]:
         """Yield every verdict; a failing check is a result, never an exception."""
         stage = "import"
+        if self._environment.entrypoint is None:
+            yield self._verdict(
+                stage, "fail", "no environment of it was chosen: write entrypoint: module:Class"
+            )
+            return
+        told: set[tuple[str | None, int | None]] = set()
         try:
             with laid_out_files(self._environment.files, self._blob_path) as files, self._task(files) as task:
                 for stage in self._stages:
-                    result = self._result(stage, task.call(stage, options(self._environment)))
-                    yield result
-                    if result.status == "fail" and stage in NEEDED:
-                        return
-        except (TaskError, RewardError) as problem:
+                    if told and stage == "api":
+                        continue  # the library would say it again in other words
+                    result = self._result(stage, task.call(stage, self._options()))
+                    again = result.status == "fail" and (result.file, result.line) in told
+                    if not again:
+                        yield result
+                    if result.status == "fail":
+                        told.add((result.file, result.line))
+                        if stage in self._needed or "took longer" in result.message:
+                            return
+        except RewardError as problem:  # of what it requires, or of its archive
+            yield self._verdict(stage, "fail", problem.message, file=problem.file, line=problem.line)
+            return
+        except TaskError as problem:
             yield self._verdict(stage, "fail", str(problem))
             return
         if self._language:
@@ -78,14 +109,19 @@ class EnvironmentCheck:
         """Steps a second, processor and memory of one environment; TaskError when it does not get so far."""
         with laid_out_files(self._environment.files, self._blob_path) as files, self._task(files) as task:
             for stage in ("import", "construct", "profile"):
-                answer = task.call(stage, options(self._environment, seconds=PROFILE_S))
+                answer = task.call(stage, self._options(seconds=PROFILE_S))
                 if not answer["ok"]:
                     raise TaskError(place(answer) + answer["error"])
         return {name: float(value) for name, value in answer["values"].items()}
 
     def _task(self, files: Path) -> Task:
-        wanted = with_libraries(self._environment)
-        return Task(files, tuple(self._environment.files), DRIVER, wanted, self._limits)
+        def python() -> Path:
+            return own_python(self._environment)
+
+        return Task(files, unpacked(files, self._environment.files), CODE, python, self._limits)
+
+    def _options(self, *, seconds: float = ROLLOUT_S) -> dict[str, Any]:
+        return {**options(self._environment, seconds=seconds), "limit_s": self._limits.call_timeout_s}
 
     def _result(self, stage: str, answer: Mapping[str, Any]) -> CheckResult:
         if not answer["ok"]:
@@ -98,18 +134,17 @@ class EnvironmentCheck:
 
     def _said(self, stage: str, values: Mapping[str, Any]) -> str:
         match stage:
-            case "import":
-                return str(self._environment.entrypoint)
             case "construct":
                 return f"sees {values['observation_space']}, does {values['action_space']}"
             case "steps":
-                return f"{values['steps']} steps, paid {values['mean_reward']:.3g} on average"
+                ends = f"between {values['least_reward']:.3g} and {values['greatest_reward']:.3g}"
+                return f"{values['steps']} steps, paid {ends}, {values['mean_reward']:.3g} on average"
             case "rollouts":
                 episodes, paid = values["episodes"], values["mean_return"]
                 return f"{episodes} episodes of {values['mean_length']:.3g} steps, paid {paid:.3g} on average"
-            case "determinism":
-                return "the same seed gives the same episode"
-        return "PettingZoo's tests pass" if self._environment.multi_agent else "gymnasium's check_env passes"
+            case "api" if self._environment.multi_agent:
+                return "PettingZoo's tests pass"
+        return PASSED.get(stage, str(self._environment.entrypoint))
 
     def _verdict(
         self,
@@ -142,33 +177,3 @@ def options(environment: EnvironmentInput, *, seconds: float = ROLLOUT_S) -> dic
 def place(answer: Mapping[str, Any]) -> str:
     """`file:line: ` when it is known."""
     return f"{answer['file']}:{answer['line']}: " if answer["file"] else ""
-
-
-def with_libraries(environment: EnvironmentInput) -> tuple[str, ...]:
-    """What an interpreter of its own must have; nothing when this installation has it all.
-
-    The library of its check is added at this installation's version, unless the requirements name one.
-    """
-    if all(_here(one) for one in environment.requirements):
-        return ()
-    named = " ".join(environment.requirements).lower()
-    wanted = ["gymnasium", *(["pettingzoo"] if environment.multi_agent else [])]
-    return (*environment.requirements, *(_ours(name) for name in wanted if name not in named and _ours(name)))
-
-
-def _here(requirement: str) -> bool:
-    """Whether this installation satisfies a requirement; one that cannot be read is left to the installer."""
-    try:
-        wanted = Requirement(requirement)
-        if wanted.extras or (wanted.marker is not None and not wanted.marker.evaluate()):
-            return not wanted.extras
-        return wanted.specifier.contains(version(wanted.name), prereleases=True)
-    except (InvalidRequirement, PackageNotFoundError):
-        return False
-
-
-def _ours(name: str) -> str:
-    try:
-        return f"{name}=={version(name)}"
-    except PackageNotFoundError:
-        return ""

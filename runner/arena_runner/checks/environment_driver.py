@@ -7,29 +7,41 @@ files. This file is copied into the box; the runner itself never imports it.
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import itertools
 import json
 import math
 import os
 import resource
 import sys
+import threading
 import time
-import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-Json = dict[str, Any]
-HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib costs start-up time
+TYPE_CHECKING = False  # typing.TYPE_CHECKING without the cost of importing typing
+if TYPE_CHECKING:
+    from arena_runner.checks.agents_code import NotChecked, api_of_agents, parallel_step
+    from arena_runner.checks.box_code import (
+        Json,
+        WrongError,
+        clean,
+        fault,
+        maker,
+        paid,
+        place_of,
+        time_limit,
+    )
+else:
+    from agents_code import NotChecked, api_of_agents, parallel_step
+    from box_code import Json, WrongError, clean, fault, maker, paid, place_of, time_limit
+
 WINDOW_S = 0.1
-LONGEST = 300
+RESETS = 200
+LEAKED_BYTES = 16 << 10
+"""of memory for each reset, beyond which it is a leak"""
+LARGE_REWARD = 1e4
 state: Json = {}
-
-
-class NotChecked(Exception):  # noqa: N818 - its text is a warning, not an error
-    """This stage cannot be run here."""
 
 
 def run(stage: str, text: str, _unused: str) -> Json:
@@ -38,44 +50,29 @@ def run(stage: str, text: str, _unused: str) -> Json:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            said = STAGES[stage](options)
+            with time_limit(options.get("limit_s", 60.0)):
+                said = STAGES[stage](options)
         except NotChecked as why:
             return {"ok": True, "warnings": [str(why)], "values": {}}
         except BaseException as error:  # noqa: BLE001 - whatever user code raises is its answer
-            return {"ok": False, **fault(error)}
+            return {"ok": False, **placed(fault(error))}
     texts = [clean(str(one.message)) for one in caught if not issubclass(one.category, DeprecationWarning)]
     return {"ok": True, "warnings": list(dict.fromkeys(texts))[:10], "values": said}
 
 
-def fault(error: BaseException) -> Json:
-    """An exception in one line, with the deepest line that is the user's."""
-    file, line = "", 0
-    for frame in traceback.extract_tb(error.__traceback__):
-        mine = os.path.abspath(frame.filename) == os.path.abspath(__file__)  # noqa: PTH100
-        if frame.filename.startswith(HERE + os.sep) and not mine:
-            file, line = os.path.relpath(frame.filename, HERE), frame.lineno or 0
-    if isinstance(error, SyntaxError) and (error.filename or "").startswith(HERE):
-        file, line = os.path.relpath(str(error.filename), HERE), error.lineno or 0
-    text = f"{type(error).__name__}: {clean(str(error))}" if str(error) else type(error).__name__
-    return {"error": text, "file": file, "line": line}
-
-
-def clean(text: str) -> str:
-    """One bounded line, without terminal colours."""
-    parts = text.replace("\x1b[33m", "").replace("\x1b[0m", "").split()
-    line = " ".join(parts)
-    return line if len(line) <= LONGEST else line[:LONGEST] + "…"
+def placed(found: Json) -> Json:
+    """A library's complaint has no line of the user's: then the method is named that it is about."""
+    if found["file"] or "environment" not in state:
+        return found
+    about = next((name for name in ("reset", "step") if f"{name}()" in found["error"]), None)
+    environment = getattr(state["environment"], "unwrapped", state["environment"])
+    file, line = place_of(getattr(environment, about) if about else type(environment))
+    return {**found, "file": file, "line": line}
 
 
 def load(options: Json) -> Json:
     """Import the module and find the class."""
-    module_name, _, name = options["entrypoint"].partition(":")
-    module = importlib.import_module(module_name)
-    found = getattr(module, name, None)
-    if not callable(found):
-        names = sorted(key for key, value in vars(module).items() if inspect.isclass(value))
-        raise TypeError(f"{module_name} has no class {name}; it has: {', '.join(names) or 'none'}")
-    state["make"] = lambda: found(**options["config"])
+    state["make"] = maker(options["entrypoint"], options["config"])
     return {}
 
 
@@ -85,23 +82,36 @@ def construct(options: Json) -> Json:
     if options["multi_agent"]:
         agents = list(getattr(environment, "possible_agents", ()))
         if not agents:
-            raise TypeError("it has no possible_agents, which every PettingZoo environment has")
+            raise WrongError(
+                "it has no possible_agents, which every PettingZoo environment has", type(environment)
+            )
         spaces = {a: (environment.observation_space(a), environment.action_space(a)) for a in agents}
         sees, does = ({a: str(pair[n]) for a, pair in spaces.items()} for n in (0, 1))
         return {"observation_space": clean(str(sees)), "action_space": clean(str(does)), "agents": agents}
     missing = [n for n in ("observation_space", "action_space") if getattr(environment, n, None) is None]
     if missing:
-        raise TypeError(f"it has no {' and no '.join(missing)}")
+        raise WrongError(f"it has no {' and no '.join(missing)}; set them in __init__", type(environment))
     return {
         "observation_space": clean(str(environment.observation_space)),
         "action_space": clean(str(environment.action_space)),
+        "kinds": {"sees": kind_of(environment.observation_space), "does": kind_of(environment.action_space)},
     }
+
+
+def kind_of(space: Any) -> Json:
+    """What an algorithm must know of a space before it is chosen for it."""
+    kind = type(space).__name__
+    if kind in {"Dict", "Tuple"}:
+        inner = space.spaces.values() if kind == "Dict" else space.spaces
+        return {"kind": kind, "parts": [kind_of(one) for one in inner]}
+    bounded = kind != "Box" or bool((abs(space.low) < math.inf).all() and (abs(space.high) < math.inf).all())
+    return {"kind": kind, "bounded": bounded}
 
 
 def api(options: Json) -> Json:
     """What the library itself demands."""
     if options["multi_agent"]:
-        return multi_agent_api()
+        return api_of_agents(state.get("make"))
     try:
         from gymnasium.utils.env_checker import check_env
     except ImportError as missing:
@@ -112,31 +122,45 @@ def api(options: Json) -> Json:
     return {}
 
 
-def multi_agent_api() -> Json:
-    """PettingZoo's own tests, by the kind of environment."""
-    try:
-        from pettingzoo import ParallelEnv
-        from pettingzoo.test import api_test, parallel_api_test
-    except ImportError as missing:
-        raise NotChecked(
-            f"PettingZoo is not installed here ({missing.name}): its tests were not run"
-        ) from None
-    environment = state["make"]()
-    if isinstance(environment, ParallelEnv):
-        parallel_api_test(environment, num_cycles=50)
-    else:
-        api_test(environment, num_cycles=50)
-    return {}
-
-
 def steps(options: Json) -> Json:
     """Random steps, with a look at everything that comes back."""
-    rewards: list[float] = []
-    for reward in itertools.islice(random_rewards(state["environment"], options), options["steps"]):
-        if not math.isfinite(reward):
-            raise ValueError(f"step {len(rewards) + 1} was paid {reward}, which is no finite number")
-        rewards.append(reward)
-    return {"steps": len(rewards), "mean_reward": sum(rewards) / len(rewards)}
+    walk = random_rewards(state["environment"], options)
+    rewards = list(itertools.islice(walk, options["steps"]))
+    low, high = min(rewards), max(rewards)
+    declared = getattr(state["environment"], "reward_range", None)
+    if declared is not None and not (declared[0] <= low and high <= declared[1]):
+        text = f"rewards were between {low:g} and {high:g}; its reward_range says {declared[0]:g} to {declared[1]:g}"
+        raise WrongError(text, state["environment"].step)
+    if max(-low, high) > LARGE_REWARD:
+        said = (
+            f"rewards reach {max(-low, high, key=abs):g}: value functions learn badly from such; scale them"
+        )
+        warnings.warn(said, stacklevel=1)
+    mean = sum(rewards) / len(rewards)
+    return {"steps": len(rewards), "mean_reward": mean, "least_reward": low, "greatest_reward": high}
+
+
+def idle(options: Json) -> Json:
+    """The same action again and again: nothing, where there is such an action."""
+    if options["multi_agent"]:
+        return {}
+    environment = state["environment"]
+    action = nothing(environment.action_space)
+    begin(environment, 0)
+    for _ in range(options["steps"]):
+        if single_step(environment, action)[1]:
+            begin(environment, 0)
+    return {"idle_action": clean(repr(action))}
+
+
+def nothing(space: Any) -> Any:
+    """The action that comes nearest to doing nothing."""
+    kind = type(space).__name__
+    if kind == "Discrete":
+        return space.start
+    if kind == "Box":
+        return (space.sample() * 0).clip(space.low, space.high).astype(space.dtype)
+    return space.sample() * 0 if kind in {"MultiDiscrete", "MultiBinary"} else space.sample()
 
 
 def random_rewards(environment: Any, options: Json) -> Iterator[float]:
@@ -153,45 +177,60 @@ def random_rewards(environment: Any, options: Json) -> Iterator[float]:
 
 def begin(environment: Any, seed: int) -> Any:
     """Reset, and seed the spaces so that two walks are the same."""
-    observation = environment.reset(seed=seed)
+    answer = environment.reset(seed=seed)
     if hasattr(getattr(environment, "action_space", None), "seed"):
         environment.action_space.seed(seed)
-    return observation
+    if isinstance(answer, tuple) and len(answer) == 2 and not hasattr(environment, "possible_agents"):
+        contained(environment, answer[0], environment.reset)
+    return answer
 
 
-def single_step(environment: Any) -> tuple[float, bool]:
-    """One random action of one agent."""
-    answer = environment.step(environment.action_space.sample())
+def single_step(environment: Any, action: Any = None) -> tuple[float, bool]:
+    """One action of one agent, a random one unless it is given."""
+    answer = environment.step(environment.action_space.sample() if action is None else action)
     if not isinstance(answer, tuple) or len(answer) != 5:
-        raise TypeError(
-            f"step gives (observation, reward, terminated, truncated, info), not {clean(repr(answer))}"
-        )
+        text = f"step gives (observation, reward, terminated, truncated, info), not {clean(repr(answer))}"
+        raise WrongError(text, environment.step)
     observation, reward, terminated, truncated, _ = answer
+    contained(environment, observation, environment.step)
+    return paid(reward, environment.step), bool(terminated or truncated)
+
+
+def contained(environment: Any, observation: Any, culprit: Any) -> None:
+    """Refuse an observation that is not in its space; what is no number is named as such."""
     space = environment.observation_space
-    if hasattr(space, "contains") and not space.contains(observation):
-        raise ValueError(f"observation {clean(repr(observation))} is not in observation_space {space}")
-    return float(reward), bool(terminated or truncated)
-
-
-def parallel_step(environment: Any) -> tuple[float, bool]:
-    """One random action of every agent, or of the one whose turn it is."""
-    if not hasattr(environment, "agent_iter"):
-        actions = {agent: environment.action_space(agent).sample() for agent in environment.agents}
-        _, rewards, _, _, _ = environment.step(actions)
-        return float(sum(rewards.values())), not environment.agents
-    agent = environment.agent_selection
-    _, reward, terminated, truncated, _ = environment.last()
-    environment.step(None if terminated or truncated else environment.action_space(agent).sample())
-    return float(reward), not environment.agents
+    if not hasattr(space, "contains") or space.contains(observation):
+        return
+    why = ""
+    if hasattr(observation, "shape") and hasattr(space, "shape"):
+        if observation.shape != space.shape:
+            why = f": its shape is {observation.shape}, expected {space.shape}"
+        elif observation.dtype != space.dtype:
+            why = f": its dtype is {observation.dtype}, expected {space.dtype}"
+        elif (observation != observation).any():  # noqa: PLR0124 - what is no number differs from itself
+            why = ": it holds NaN"
+    text = f"the observation is not in observation_space {clean(str(space))}{why}; make them agree"
+    raise WrongError(f"{text}. It is {clean(repr(observation))}", culprit)
 
 
 def determinism(options: Json) -> Json:
-    """The same seed and the same actions give the same rewards and observations, twice."""
+    """The same seed and the same actions give the same rewards and observations, in another one and in the same again."""
     if options["multi_agent"]:
         return {}
-    first, second = (walk(state["make"](), options["seed"]) for _ in range(2))
-    if first != second:
-        warnings.warn("the same seed and actions gave other observations or rewards", stacklevel=1)
+    environment = state["make"]()
+    first, other = walk(environment, options["seed"]), walk(state["make"](), options["seed"])
+    if first != other:
+        text = (
+            "the same seed and the same actions gave other observations or rewards, so no run can be repeated or "
+            "resumed: draw from self.np_random after super().reset(seed=seed), and from nothing else"
+        )
+        raise WrongError(text, environment.reset)
+    if walk(environment, options["seed"]) != first:
+        text = (
+            "a second episode from the same seed is another one: something of the first survives reset; set "
+            "everything that an episode changes anew in reset"
+        )
+        raise WrongError(text, environment.reset)
     return {}
 
 
@@ -204,6 +243,33 @@ def walk(environment: Any, seed: int) -> list[str]:
         if answer[2] or answer[3]:
             break
     return lines
+
+
+def leak(_options: Json) -> Json:
+    """Many resets: memory, open files and threads must not grow with them."""
+    environment = state["make"]()
+    for seed in range(RESETS // 4):
+        environment.reset(seed=seed)
+    before = held()
+    for seed in range(RESETS):
+        environment.reset(seed=seed)
+    after = held()
+    grown = {name: after[name] - before[name] for name in before}
+    limits = {"bytes of memory": LEAKED_BYTES * RESETS, "open files": RESETS // 2, "threads": RESETS // 2}
+    for name, limit in limits.items():
+        if grown[name] > limit:
+            text = f"{RESETS} resets left {grown[name]} {name} behind; let go in reset of what the last episode held"
+            raise WrongError(text, environment.reset)
+    return {"resets": RESETS}
+
+
+def held() -> dict[str, int]:
+    """What this process holds."""
+    try:
+        files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - pathlib costs start-up time
+    except OSError:
+        files = 0
+    return {"bytes of memory": memory_bytes(), "open files": files, "threads": threading.active_count()}
 
 
 def rollouts(options: Json) -> Json:
@@ -262,12 +328,14 @@ def memory_bytes() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-STAGES: dict[str, Callable[[Json], Json]] = {
+STAGES: Mapping[str, Callable[[Json], Json]] = {
     "import": load,
     "construct": construct,
     "api": api,
     "steps": steps,
+    "idle": idle,
     "determinism": determinism,
+    "leak": leak,
     "rollouts": rollouts,
     "profile": profile,
 }

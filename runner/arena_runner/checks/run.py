@@ -1,4 +1,4 @@
-"""Everything that can be checked of one experiment before it runs: match, dataset, reward, in that order.
+"""Everything that can be checked of one experiment before it runs: match, dataset, environment, reward, in that order.
 
 The server streams these over `POST /api/v1/checks`, `arena-runner check` prints them. With a forecast, the base model is
 asked too, in a process of its own.
@@ -6,23 +6,21 @@ asked too, in a process of its own.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from arena_gitops.spec.job import RewardInput
+from arena_gitops.spec.job import EnvironmentInput, RewardInput
 from arena_gitops.spec.wire import CheckRequest, CheckResult
 from arena_runner.checks.dataset import DatasetCheck
+from arena_runner.checks.environment import EnvironmentCheck
 from arena_runner.checks.forecast import Sampler, forecast, in_a_process
+from arena_runner.checks.laid_out import BlobPath, laid_out_files
 from arena_runner.checks.match import check_match
 from arena_runner.checks.reward import RewardCheck
+from arena_runner.checks.spaces_match import check_spaces
 from arena_runner.checks.splits import check_splits
-from arena_runner.sandbox import Limits, RewardError, inside
-
-BlobPath = Callable[[str], Path]
-"""digest → where those bytes lie"""
+from arena_runner.sandbox import Limits, RewardError
 
 
 def run_checks(
@@ -57,6 +55,8 @@ def run_checks(
             status="warn",
             message=f"rows of {dataset.hf.id} are on the hub; the worker reads and checks them before it trains",
         )
+    if request.inputs.environment is not None:
+        yield from _environment(request, request.inputs.environment, blob_path)
     if reward is not None:
         try:
             with laid_out(reward, blob_path) as files:
@@ -66,6 +66,28 @@ def run_checks(
                     yield from _forecast(request, rows, check_reward, sampler or in_a_process())
         except RewardError as error:
             yield CheckResult(address=reward.address, name="files", status="fail", message=error.message)
+
+
+def _environment(
+    request: CheckRequest, environment: EnvironmentInput, blob_path: BlobPath
+) -> Iterator[CheckResult]:
+    """Custom code from its import to its last reset; a registered id only has to exist here and fit the algorithm."""
+    if environment.gym_id is not None:
+        config = {"id": environment.gym_id, **environment.env_config}
+        registered = EnvironmentInput(entrypoint="gymnasium:make", env_config=config)
+        check = EnvironmentCheck(registered, blob_path, stages=("import", "construct"))
+        for result in check.run():
+            if result.status == "fail":
+                elsewhere = any(
+                    name in result.message for name in ("DependencyNotInstalled", "ModuleNotFoundError")
+                )
+                status = "warn" if elsewhere else "fail"  # the worker's machine may have what this one lacks
+                told = {"address": request.address, "name": environment.gym_id, "status": status}
+                yield result.model_copy(update=told)
+    else:
+        check = EnvironmentCheck(environment, blob_path)
+        yield from check.run()
+    yield from check_spaces(request, check.values)
 
 
 def _forecast(
@@ -84,17 +106,3 @@ def laid_out(reward: RewardInput, blob_path: BlobPath) -> Iterator[Path]:
     """A folder with the reward's files under their repository paths."""
     with laid_out_files(reward.files, blob_path) as folder:
         yield folder
-
-
-@contextmanager
-def laid_out_files(files: Mapping[str, str], blob_path: BlobPath) -> Iterator[Path]:
-    """A folder with files, given by path and digest."""
-    folder = Path(tempfile.mkdtemp(prefix="arena-files-"))
-    try:
-        for name, digest in files.items():
-            target = folder / inside(name)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(blob_path(digest), target)
-        yield folder
-    finally:
-        shutil.rmtree(folder)

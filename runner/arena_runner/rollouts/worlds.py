@@ -27,6 +27,7 @@ from arena_gitops.errors import ArenaError
 from arena_runner.policies import spaces
 from arena_runner.policies.port import MASK
 from arena_runner.policies.spaces import Spaces
+from arena_runner.rollouts.diary import Diary
 from arena_runner.seeds import key
 
 Arrays = dict[str, NDArray[Any]]
@@ -150,13 +151,12 @@ class Plain:
         self._envs = [make() for _ in range(rows)]
         first = self._envs[0]
         self.spaces = spaces.read(first.observation_space, first.action_space)
-        self._episodes = np.zeros(rows, dtype=np.int64)
-        self._played: list[list[NDArray[Any]]] = [[] for _ in range(rows)]
+        self._diary = Diary(self.spaces.does, rows)
 
     def reset(self, seed_of: SeedOf) -> Arrays:
         """Begin anew."""
         self._seed_of = seed_of
-        self._episodes[:] = 0
+        self._diary.clear()
         self._now = [self._begin(row) for row in range(self.rows)]
         return stacked(self.spaces, self._now)
 
@@ -170,44 +170,29 @@ class Plain:
             answer = env.step(wanted[row])
             after[row] = with_mask(answer[0], answer[4])
             reward[row], terminated[row], truncated[row] = answer[1:4]
-            self._played[row].append(actions[row].copy())
+        self._diary.note(actions, terminated | truncated)
         ended = np.flatnonzero(terminated | truncated)
         self._now = list(after)
         led = stacked(self.spaces, after)
         if not len(ended):
             return Stepped(led, led, reward, terminated, truncated)
         for row in ended.tolist():
-            self._episodes[row] += 1
             self._now[row] = self._begin(row)
         return Stepped(stacked(self.spaces, self._now), led, reward, terminated, truncated)
 
     def state(self) -> dict[str, Tensor]:
         """Which episode every environment is in, and what was done in it."""
-        width = 1 if not any(self._played) else max(len(p) for p in self._played)
-        kind = self.spaces.does
-        shape = (self.rows, width, len(kind.sizes) if kind.kind == "choice" else kind.width)
-        played = np.zeros(shape, dtype=np.int64 if kind.kind == "choice" else np.float32)
-        for row, actions in enumerate(self._played):
-            if actions:
-                played[row, : len(actions)] = actions
-        counts = np.array([len(actions) for actions in self._played], dtype=np.int64)
-        return {
-            "episodes": torch.from_numpy(self._episodes.copy()),
-            "played": torch.from_numpy(played),
-            "counts": torch.from_numpy(counts),
-        }
+        return self._diary.state()
 
     def restore(self, state: Mapping[str, Tensor], seed_of: SeedOf) -> Arrays:
         """Play the running episodes again."""
         self._seed_of = seed_of
-        self._episodes = state["episodes"].numpy().copy()
+        self._diary.restore(state)
         self._now = [self._begin(row) for row in range(self.rows)]
-        played, counts = state["played"].numpy(), state["counts"].numpy()
         for row, env in enumerate(self._envs):
-            for action in played[row, : counts[row]]:
+            for action in self._diary.played[row]:
                 answer = env.step(spaces.decode(self.spaces.does, action[None])[0])
                 self._now[row] = with_mask(answer[0], answer[4])
-                self._played[row].append(action.copy())
         return stacked(self.spaces, self._now)
 
     def close(self) -> None:
@@ -217,8 +202,7 @@ class Plain:
                 env.close()
 
     def _begin(self, row: int) -> dict[str, Any]:
-        self._played[row] = []
-        seed = self._seed_of(row, int(self._episodes[row]))
+        seed = self._seed_of(row, int(self._diary.episodes[row]))
         seen, info = self._envs[row].reset(seed=seed)
         return with_mask(seen, info)
 

@@ -52,6 +52,8 @@ class Program:
     """interpreter of the reward's own virtual environment; None means the bare interpreter"""
     answers: Literal["score", "value"] = "score"
     """what the function gives: a score, or any JSON"""
+    shared: tuple[int, ...] = ()
+    """descriptors of memory that both sides see, under the same numbers inside"""
 
 
 class Output:
@@ -109,7 +111,7 @@ class Process:
                 stderr=output_write,
                 cwd=box.files,
                 env=environment(program, box),
-                pass_fds=(request_read, reply_write),
+                pass_fds=(request_read, reply_write, *program.shared),
                 start_new_session=True,
             )
         finally:
@@ -140,10 +142,19 @@ class Process:
 
     def call(self, batch: Sequence[tuple[str, str, str]]) -> Iterator[Frame]:
         """Send the calls at once and yield one answer each; the clock starts anew with every answer."""
-        self._send({"calls": [list(arguments) for arguments in batch]})
+        self.ask(batch)
         for _ in batch:
-            yield self._receive(time.monotonic() + self._limits.call_timeout_s)
-            self.calls += 1
+            yield self.answer()
+
+    def ask(self, batch: Sequence[tuple[str, str, str]]) -> None:
+        """Send calls; `answer` once for each."""
+        self._send({"calls": [list(arguments) for arguments in batch]})
+
+    def answer(self) -> Frame:
+        """The next answer; the clock starts now."""
+        frame = self._receive(time.monotonic() + self._limits.call_timeout_s)
+        self.calls += 1
+        return frame
 
     def _send(self, frame: Frame) -> None:
         body = json.dumps(frame).encode()

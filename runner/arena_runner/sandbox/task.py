@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,7 +16,6 @@ from typing import Any, Self
 from arena_gitops.errors import ArenaError
 from arena_runner.sandbox.box import Box
 from arena_runner.sandbox.limits import Limits
-from arena_runner.sandbox.packages import python_with
 from arena_runner.sandbox.process import Ended, Hung, Process, Program
 
 FUNCTION = "run"
@@ -31,29 +29,34 @@ class Task:
     """A context manager; `call` asks for one stage after the other."""
 
     def __init__(
-        self, files: Path, names: tuple[str, ...], driver: Path, requirements: tuple[str, ...], limits: Limits
+        self,
+        files: Path,
+        names: tuple[str, ...],
+        code: Sequence[Path],
+        python: Callable[[], Path],
+        limits: Limits,
     ) -> None:
         """Prepare; nothing is started yet.
 
         Args:
-            files: folder with the user's files; the driver is copied into it.
+            files: folder with the user's files; our own are copied into it.
             names: those files, by POSIX path.
-            driver: our file, with a function `run(stage, options as JSON, "")` that gives JSON values.
-            requirements: packages of an environment of their own; without any, this interpreter's are there.
+            code: our files; the first has a function `run(stage, options as JSON, "")` that gives JSON values.
+            python: makes the interpreter.
             limits: ceilings of the process.
         """
-        shutil.copyfile(driver, files / driver.name)
-        self._files, self._names, self._driver = files, (*names, driver.name), driver.name
-        self._requirements, self._limits = requirements, limits
+        for ours in code:
+            shutil.copyfile(ours, files / ours.name)
+        self._files, self._names = files, (*names, *(ours.name for ours in code))
+        self._driver, self._python, self._limits = code[0].name, python, limits
         self._box: Box | None = None
         self._process: Process | None = None
 
     def __enter__(self) -> Self:
         """Start the process."""
-        python = python_with(self._requirements, entry="requirements.txt", whose="the environment")
+        python = self._python()
         self._box = Box.make(self._files, self._names)
-        own = python or Path(sys.executable)
-        program = Program(self._driver, FUNCTION, python=own, answers="value")
+        program = Program(self._driver, FUNCTION, python=python, answers="value")
         self._process = Process(program, self._box, self._limits)
         try:
             frame = self._process.load()

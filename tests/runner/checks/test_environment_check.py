@@ -12,8 +12,9 @@ import pytest
 from archives import MERGE
 
 from arena_gitops.spec.job import EnvironmentInput
-from arena_runner.checks.environment import DRIVER, EnvironmentCheck, with_libraries
+from arena_runner.checks.environment import CODE, EnvironmentCheck
 from arena_runner.sandbox import Limits
+from arena_runner.sandbox.libraries import with_libraries
 
 pytest.importorskip("gymnasium")
 OURS = f"gymnasium=={version('gymnasium')}"
@@ -29,11 +30,15 @@ class Two(ParallelEnv):
     possible_agents = ["a", "b"]
     render_mode = None
 
+    def __init__(self):
+        self.sees = {agent: gym.spaces.Box(0, 1, (2,), np.float32) for agent in "ab"}
+        self.does = {agent: gym.spaces.Discrete(2) for agent in "ab"}
+
     def observation_space(self, agent):
-        return SPACES[agent][0]
+        return self.sees[agent]
 
     def action_space(self, agent):
-        return SPACES[agent][1]
+        return self.does[agent]
 
     def reset(self, seed=None, options=None):
         self.agents, self.left = list(self.possible_agents), 5
@@ -52,9 +57,6 @@ class Two(ParallelEnv):
 
     def look(self):
         return {agent: np.zeros(2, np.float32) for agent in self.agents}
-
-
-SPACES = {agent: (gym.spaces.Box(0, 1, (2,), np.float32), gym.spaces.Discrete(2)) for agent in "ab"}
 """
 
 
@@ -86,9 +88,11 @@ def test_a_right_environment_passes_everything_and_tells_of_itself(check):
     assert list(verdicts) == [
         "import",
         "constructor",
-        "library check",
         "random steps",
+        "idle steps",
         "seeding",
+        "library check",
+        "resets",
         "random episodes",
     ]
     assert made.values["observation_space"] == "Box(0.0, 1.0, (3,), float32)"
@@ -100,7 +104,7 @@ def test_several_agents_are_tested_by_pettingzoo(check):
 
     made, verdicts = check(PARALLEL, "env:Two", multi_agent=True)
 
-    assert {result.status for result in verdicts.values()} == {"pass"}, verdicts
+    assert {result.status for result in verdicts.values()} == {"pass"}, [v.message for v in verdicts.values()]
     assert made.values["agents"] == ["a", "b"]
 
 
@@ -110,10 +114,10 @@ def test_several_agents_are_tested_by_pettingzoo(check):
         (("import numpy as np", "import numpy as np, nowhere"), "import", "No module named 'nowhere'", 3),
         (("class MergeEnv", "class Other"), "import", "it has: Other", None),
         (("size=4", "size"), "constructor", "missing 1 required positional argument", None),
-        (("self.left = 10", "self.left = 1 / 0"), "library check", "ZeroDivisionError", 13),
-        (("float(action)", "float('nan')"), "random steps", "no finite number", None),
-        ((".astype(np.float32)", ""), "library check", "", None),
-        (("self.left == 0, False, {}", "self.left == 0, {}"), "random steps", "(observation, reward,", None),
+        (("self.left = 10", "self.left = 1 / 0"), "random steps", "ZeroDivisionError", 13),
+        (("float(action)", "float('nan')"), "random steps", "no finite number", 16),
+        ((".astype(np.float32)", ""), "random steps", "its dtype is float64, expected float32", 11),
+        (("self.left == 0, False, {}", "self.left == 0, {}"), "random steps", "(observation, reward,", 16),
     ],
 )
 def test_what_is_wrong_is_told_with_the_users_own_line(check, change, name, said, line):
@@ -126,10 +130,11 @@ def test_what_is_wrong_is_told_with_the_users_own_line(check, change, name, said
     assert verdicts[name].line == line
 
 
-def test_an_environment_that_forgets_its_seed_is_warned_about(check):
+def test_an_environment_that_forgets_its_seed_fails_once(check):
     _, verdicts = check(MERGE.replace("self.np_random.random", "np.random.default_rng().random"))
 
-    assert verdicts["seeding"].status == "warn"
+    failed = [(name, one.line) for name, one in verdicts.items() if one.status == "fail"]
+    assert failed == [("seeding", 11)]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +156,7 @@ def test_it_cannot_read_what_belongs_to_the_server(check, tmp_path):
 
     _, verdicts = check(source)
 
-    assert verdicts["library check"].status == "fail"
+    assert verdicts["random steps"].status == "fail"
 
 
 def test_an_environment_for_language_models_is_constructed_only(check):
@@ -188,6 +193,13 @@ def test_packages_are_installed_only_when_some_are_missing(requirements, install
     assert with_libraries(EnvironmentInput(requirements=requirements)) == installed
 
 
+def loaded(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.mark.parametrize(
     ("multi_agent", "module", "said"),
     [
@@ -198,11 +210,11 @@ def test_packages_are_installed_only_when_some_are_missing(requirements, install
 def test_a_library_that_is_not_there_is_a_warning(monkeypatch, multi_agent, module, said):
     monkeypatch.setattr(sys, "dont_write_bytecode", sys.dont_write_bytecode)
     monkeypatch.setitem(sys.modules, module, None)
-    spec = importlib.util.spec_from_file_location("driver", DRIVER)
-    driver = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(driver)
+    for path in reversed(CODE[1:]):  # beside the driver, as in the box
+        monkeypatch.setitem(sys.modules, path.stem, loaded(path))
+    driver = loaded(CODE[0])
 
     answer = driver.run("api", json.dumps({"multi_agent": multi_agent}), "")
 
-    assert answer["ok"]
+    assert answer["ok"], answer
     assert said in answer["warnings"][0]

@@ -272,6 +272,33 @@ def test_an_environment_may_be_an_archive(grid):
     assert grid.load().resources[GRID].spec["files"] == {"grid.zip": sha256_bytes(b"PK")}
 
 
+def test_the_only_environment_there_need_not_be_named(grid):
+    grid.write("environments/grid/grid.py", "import gymnasium\nclass Grid(gymnasium.Env):\n    pass\n")
+    grid.edit("environments/grid/environment.yaml", "entrypoint: grid:Grid\n", "")
+    assert grid.load().resources[GRID].spec["entrypoint"] == "grid:Grid"
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("class A(Env): ...\nclass B(Env): ...\n", "2 environments are in environments/grid: grid:A, grid:B"),
+        ("class A: ...\n", "there is no environment in environments/grid"),
+    ],
+)
+def test_of_several_environments_or_none_one_has_to_be_named(grid, source, said):
+    grid.write("environments/grid/grid.py", source)
+    grid.edit("environments/grid/environment.yaml", "entrypoint: grid:Grid\n", "")
+    assert grid.problems() == ["environments/grid/environment.yaml:3:9 no-entrypoint"]
+    assert said in grid.messages()
+
+
+def test_the_environment_of_an_archive_has_to_be_named(grid):
+    grid.write("environments/grid/grid.zip", b"PK")
+    grid.edit("environments/grid/environment.yaml", "source: .", "source: grid.zip")
+    grid.edit("environments/grid/environment.yaml", "entrypoint: grid:Grid\n", "")
+    assert grid.problems() == ["environments/grid/environment.yaml:3:9 no-entrypoint"]
+
+
 def test_an_environment_for_text_is_refused_by_the_plan_until_there_is_a_room(grid):
     grid.edit("experiments/sums-grpo.yaml", "dataset: sums\nreward: exact", "environment: grid")
     experiment = grid.load().resources[Address("experiment", "sums-grpo")]

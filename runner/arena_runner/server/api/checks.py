@@ -58,6 +58,7 @@ def _sampler(world: World) -> Sampler:
 
 def _digests(inputs: JobInputs) -> list[str]:
     found = list(inputs.reward.files.values()) if inputs.reward else []
+    found += inputs.environment.files.values() if inputs.environment else []
     if inputs.dataset and inputs.dataset.digest:
         found.append(inputs.dataset.digest)
     return found

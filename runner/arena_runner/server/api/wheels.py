@@ -1,4 +1,4 @@
-"""`/api/v1/wheels`: what the reward of a worker's job requires. Which packages that are, the job says, not the caller."""
+"""`/api/v1/wheels`: what the user code of a worker's job requires. Which packages that are, the job says, not the caller."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from fastapi.responses import FileResponse
 
 from arena_gitops.spec.job import JobInputs
 from arena_gitops.spec.worker import WheelListing, WheelTarget
+from arena_runner.sandbox.libraries import complete
 from arena_runner.server.api.door import TheWorld, caller
 from arena_runner.server.auth import Identity, Role
 from arena_runner.server.refusals import not_found
@@ -39,7 +40,10 @@ def get_wheel(world: TheWorld, caller: Worker, target: Target, path: str) -> Res
 def _required(world: World, caller: Identity) -> tuple[str, ...]:
     with world.store.read() as session:
         run = claims.check_holds(session, caller).run
-        reward = JobInputs.model_validate(run.inputs).reward
-    if reward is None or not reward.requirements:
+        inputs = JobInputs.model_validate(run.inputs)
+    required = inputs.reward.requirements if inputs.reward else ()
+    if not required and inputs.environment:
+        required = complete(inputs.environment)
+    if not required:
         raise not_found(f"a requirement of run {run.id}")
-    return reward.requirements
+    return required

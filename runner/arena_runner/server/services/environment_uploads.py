@@ -12,9 +12,9 @@ from typing import IO, Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from arena_gitops.spec.entrypoints import entrypoints, module_of
 from arena_gitops.spec.fields import ENTRYPOINT_PATTERN
 from arena_gitops.spec.job import EnvironmentInput
-from arena_runner.checks.entrypoints import entrypoints, module_of
 from arena_runner.server.archives import unpack
 from arena_runner.server.artifacts import BlobStore
 from arena_runner.server.refusals import RefusedError

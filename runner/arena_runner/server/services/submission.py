@@ -15,18 +15,25 @@ from typing import Any
 
 from arena_gitops.spec.digest import Fingerprint
 from arena_gitops.spec.identity import fingerprint_of
-from arena_gitops.spec.job import DatasetInput, JobInputs, ModelRef, RewardInput, RunState
+from arena_gitops.spec.job import (
+    DatasetInput,
+    EnvironmentInput,
+    JobInputs,
+    ModelRef,
+    RewardInput,
+    RunState,
+)
 from arena_gitops.spec.manifest import Manifest, ManifestError, ParsedManifest, parse_manifest
-from arena_gitops.spec.manifest.environment import TextEnvironment
+from arena_gitops.spec.manifest.environment import GymEnvironment, OfflineEnvironment, TextEnvironment
 from arena_gitops.spec.manifest.sections import TextNetwork
 from arena_gitops.spec.wire import CheckRequest, CheckResult, ExperimentSpec, ResourceDocument
 from arena_runner.checks import run_checks
 from arena_runner.checks.reward import SAMPLE
 from arena_runner.checks.run import laid_out
 from arena_runner.sandbox import RewardError, RewardPool, ScoreRow
-from arena_runner.server import kept_checks
+from arena_runner.server import gymnasium_ids, kept_checks
 from arena_runner.server.refusals import RefusedError
-from arena_runner.server.services import datasets, hub_rows, imperative, runs, secrets
+from arena_runner.server.services import datasets, environments, hub_rows, imperative, runs, secrets
 from arena_runner.server.services.experiments import current_version
 from arena_runner.server.services.remarks import Remark
 from arena_runner.server.settings import resolve_tier
@@ -80,16 +87,20 @@ def submit(world: World, wanted: Submission) -> Iterator[Remark | CheckResult | 
         if wanted.project:
             imperative.get(session, "project", wanted.project)
         data = _dataset_row(session, manifest)
+        environment = _environment(session, manifest)
     yield from (Remark(text, warning=True) for text in dropped)
     yield from _notes(parsed)
     yield from _placement(world, wanted, manifest)
     reward = _reward(world, wanted.reward, manifest) if wanted.reward else None
-    inputs = JobInputs(dataset=datasets.of_row(data) if data else None, reward=reward)
+    inputs = JobInputs(
+        dataset=datasets.of_row(data) if data else None, reward=reward, environment=environment
+    )
     if data:
         yield from _rows(world, data)
     yield from _checked(world, wanted, manifest, inputs)
     parents = [Fingerprint.model_validate(data.fingerprint)] if data else []
-    parents += [_fingerprint(reward)] if reward else []
+    parents += [_fingerprint("reward", reward)] if reward else []
+    parents += [_fingerprint("environment", environment)] if environment and environment.files else []
     yield _put(world, wanted, _spec(world, wanted, manifest, inputs), parents)
 
 
@@ -139,6 +150,27 @@ def _dataset_row(session: Any, manifest: Manifest) -> ResourceRow | None:
         message = f"dataset {name!r} does not exist here; create it first (there are: {there})"
         raise RefusedError(422, "no-dataset", message)
     return row
+
+
+def _environment(session: Any, manifest: Manifest) -> EnvironmentInput | None:
+    """A custom environment of that name and version, else one that Gymnasium registers."""
+    section = manifest.environment
+    if not isinstance(section, GymEnvironment) or isinstance(section, OfflineEnvironment):
+        return None
+    written = section.env_config if isinstance(section.env_config, dict) else {}
+    if imperative.find(session, "environment", section.name) is None:
+        if section.name in gymnasium_ids.registered() or ":" in section.name or "/" in section.name:
+            return EnvironmentInput(gym_id=section.name, env_config=dict(written))
+        there = ", ".join(imperative.shown(r) for r in imperative.living(session, "environment")) or "none"
+        message = (
+            f"environment {section.name!r} is neither registered by Gymnasium nor was it sent here; "
+            f"send it first (there are: {there})"
+        )
+        raise RefusedError(422, "no-environment", message)
+    label = str(section.version) if section.version is not None else None
+    source = environments.get(session, section.name, label).source
+    chosen = section.entrypoint or source.entrypoint
+    return source.model_copy(update={"env_config": {**source.env_config, **written}, "entrypoint": chosen})
 
 
 def _rows(world: World, row: ResourceRow) -> Iterator[Remark]:
@@ -257,10 +289,10 @@ def _model(manifest: Manifest) -> ModelRef | None:
     return ModelRef(id=network.pretrained_model_name_or_path) if isinstance(network, TextNetwork) else None
 
 
-def _fingerprint(reward: RewardInput) -> Fingerprint:
-    """As if the reward were declared in a repository: equal work is one run, whoever asks for it."""
+def _fingerprint(kind: str, source: RewardInput | EnvironmentInput) -> Fingerprint:
+    """As if it were declared in a repository: equal work is one run, whoever asks for it."""
     envelope: dict[str, Any] = {"description": "", "labels": {}, "owner": None, "lifecycle": {}}
-    return fingerprint_of("reward", {**envelope, **reward.model_dump(mode="json")}, [])
+    return fingerprint_of(kind, {**envelope, **source.model_dump(mode="json")}, [])
 
 
 def _put(

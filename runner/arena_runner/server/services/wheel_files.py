@@ -1,4 +1,4 @@
-"""Packages that a job's reward requires, as wheels, for the worker that does the job.
+"""Packages that a job's user code requires, as wheels, for the worker that does the job.
 
 Who asks first starts the resolver and is told to come again; who asks later finds it at work, finds its wheels, or
 hears its words. So nothing waits in a thread, and a server that was killed resolves again when it is asked again.
@@ -172,9 +172,9 @@ def _refusal(requirements: tuple[str, ...], resolver: _Resolver, *, late: bool) 
     if late:
         words = f"it took longer than {RESOLVE_S:g} s"
     elif NOT_TO_BE_HAD.search(said) and not NO_ANSWER.search(resolver.log):
-        message = f"the reward's requirements ({names}) cannot be had as wheels: {words}"
+        message = f"the requirements ({names}) cannot be had as wheels: {words}"
         return RefusedError(422, "bad-requirements", message)
-    message = f"the package index did not give the reward's requirements ({names}): {words}"
+    message = f"the package index did not give the requirements ({names}): {words}"
     return RefusedError(424, "no-index", message)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arena_runner.checks.entrypoints import entrypoints
+from arena_gitops.spec.entrypoints import entrypoints
 
 
 @pytest.mark.parametrize(
