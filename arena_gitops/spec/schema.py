@@ -8,6 +8,7 @@ dialect; the models alone describe the normal form.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -148,9 +149,24 @@ def _section(group: tuple[type[Frozen], ...]) -> Schema:
 
 def _opaque() -> Schema:
     """An algorithm without a room: its own fields are not checked."""
-    names = [name for name in PUBLISHED if name not in ALGORITHMS]
-    spellings = sorted({*names, *(name.replace(" ", "") for name in names)})
-    return {"type": "object", "properties": {"name": {"enum": spellings}}, "required": ["name"]}
+    names = sorted(name for name in PUBLISHED if name not in ALGORITHMS)
+    return {"type": "object", "properties": {"name": _spelled(*names)}, "required": ["name"]}
+
+
+def _also_called(name: str) -> tuple[str, ...]:
+    """`recurrent: true` makes one algorithm of another's name."""
+    return (name, "PPO") if name == "Recurrent PPO" else (name,)
+
+
+def _spelled(*names: str) -> Schema:
+    """The names as an editor offers them, in any case and with any spaces, as they are read."""
+    letters = (name.replace(" ", "") for name in names)
+    patterns = ("".join(f"{_either(letter)} *" for letter in name) for name in letters)
+    return {"anyOf": [{"enum": list(names)}, {"type": "string", "pattern": f"^ *({'|'.join(patterns)})$"}]}
+
+
+def _either(letter: str) -> str:
+    return f"[{letter.upper()}{letter.lower()}]" if letter.isalpha() else re.escape(letter)
 
 
 def _open_knobs(schema: Schema, model: type[Knobs]) -> None:
@@ -158,6 +174,8 @@ def _open_knobs(schema: Schema, model: type[Knobs]) -> None:
     properties = schema["properties"]
     schema["required"] = sorted({*schema.get("required", ()), "name"})
     _aliases("algorithm", properties)
+    if model.ALGORITHM in PUBLISHED:
+        properties["name"] = _spelled(*_also_called(model.ALGORITHM))
     lora = {"$ref": _REF.format(model="Lora")}
     properties |= {
         "pretrained_model_name_or_path": {"type": "string", "minLength": 1},

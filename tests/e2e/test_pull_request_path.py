@@ -189,6 +189,46 @@ def test_a_broken_repository_replaces_its_plan_and_is_annotated(connected, githu
     assert "No plan for" in body
 
 
+CANARY = "sk-ant-api03-" + "Q7" * 40
+
+
+def left_behind(repo, github_api, *said):
+    """Everything a job leaves: its log, page and outputs, comments, plan files, journals, caches and settings."""
+    texts = {f"said {number}": text for number, text in enumerate(said)}
+    texts |= {"comments": json.dumps(github_api.comments), "asked": json.dumps(github_api.asked)}
+    journals = list((repo.root / ".git" / "arena").glob("*"))
+    plans = list(repo.root.glob("*.json"))
+    files = [path for path in repo.scratch.rglob("*") if path.is_file() and path.name != "step.sh"]
+    assert journals
+    return texts | {str(path): path.read_text(errors="replace") for path in [*journals, *plans, *files]}
+
+
+def test_secrets_are_in_nothing_that_a_job_leaves_behind(connected, github_api):
+    """The key of the server after an apply that worked; a literal in the repository after it was refused."""
+    repo = connected
+    head = repo.commit("All of it")
+    said = [planned(repo, 7)]
+    repo.squash(7, head)
+    said.append(repo.job("arena-apply.yml", "push", {}))
+    assert [done.code for done in said] == [0, 0]
+    key = repo.secrets["ARENA_APPLY_KEY"]
+    found = left_behind(repo, github_api, *(f"{done.out}{done.summary}{done.outputs}" for done in said))
+    assert [where for where, text in found.items() if key in text] == []
+    repo.edit("experiments/word-problems-grpo.yaml", r"(?m)^description: .*$", f"description: {CANARY}")
+    repo.edit("manifests/word_problems_grpo.yaml", r"(?m)^", f"# {CANARY}\n")
+    repo.edit("rewards/word_problems.py", r"(?m)^import ", f"KEY = '{CANARY}'\nimport ")
+    rows = repo.root / "data" / "word_problems.csv"
+    rows.write_text(f"{CANARY},{rows.read_text()}")
+    head = repo.commit("A key in four places")
+    refused = [planned(repo, 7)]
+    repo.squash(7, head)
+    refused.append(repo.job("arena-apply.yml", "push", {}))
+    assert [done.code for done in refused] == [65, 65]
+    assert refused[0].out.count("secret") >= 4
+    found = left_behind(repo, github_api, *(f"{done.out}{done.summary}{done.outputs}" for done in refused))
+    assert [where for where, text in found.items() if CANARY in text] == []
+
+
 def test_three_hundred_changes_fit_into_one_comment(connected, github_api):
     repo = connected
     one = (repo.root / "experiments" / "word-problems-grpo.yaml").read_text()

@@ -6,9 +6,12 @@ import json
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from arena_gitops.spec.manifest import Manifest, ManifestError, parse_manifest
+from arena_gitops.spec.schema import schemas
 
+MANIFESTS = Draft202012Validator(schemas()["manifest"])
 positive = st.integers(1, 50)
 share = st.floats(0, 1, allow_nan=False)
 ALGORITHM = st.fixed_dictionaries(
@@ -142,3 +145,14 @@ def _problems(document):
 
 def _as_text(value):
     return repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+@given(manifests())
+@settings(max_examples=60, deadline=None)
+def test_what_is_read_as_a_manifest_is_one_for_an_editor(raw):
+    """The other way round it is not: what two fields must have in common is beyond a schema."""
+    try:
+        parse_manifest(raw)
+    except ManifestError:
+        return
+    assert [error.message for error in MANIFESTS.iter_errors(raw)] == []

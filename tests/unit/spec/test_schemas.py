@@ -103,7 +103,15 @@ FIELDS = {
         max_size=2,
     ),
     "default_target": st.none(),  # that it is one of the targets is beyond a schema
-    "policy": st.fixed_dictionaries({}, optional={"max_credits_per_pr": SCALARS, "require_owner": SCALARS}),
+    "policy": st.fixed_dictionaries(
+        {},
+        optional={
+            "max_credits_per_pr": SCALARS,
+            "max_credits_increase_percent": SCALARS,
+            "require_owner": SCALARS,
+            "reward_secrets": st.lists(WORDS, max_size=2) | SCALARS,
+        },
+    ),
     "roots": st.lists(WORDS, max_size=2),
     "preview": st.fixed_dictionaries({}, optional={"max_steps": SCALARS}),
     "moved": st.lists(
