@@ -9,19 +9,18 @@ A written path is relative to the folder of the document; where nothing is there
 
 from __future__ import annotations
 
-import hashlib
 import os
 import posixpath
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from arena_gitops.repo.conversion import Scan, scan
 from arena_gitops.repo.git import Checkout
 from arena_gitops.spec.digest import sha256_bytes
 from arena_gitops.spec.problems import near
 from arena_gitops.state import Blob
 
-_CHUNK = 1 << 20
 IN_SUBMODULE = "Files of submodules are not read: they belong to another repository. Keep what is trained on in this one."
 
 _LFS_POINTER = re.compile(
@@ -167,21 +166,22 @@ class Files:
         if pointer := _lfs_pointer(place):
             digest, size = pointer
             return Blob(digest, place, size, absent="is a Git LFS pointer, its content is not here")
-        digest, size, has_crlf = _scan(place)
+        found = scan(place)
+        digest, size = found.digest, found.size
         converter = self._converter(path)
-        if converter != "filter=lfs" and (converter or has_crlf):
+        if converter != "filter=lfs" and (converter or found.crlf):
             if size > _CONVERTED_AT_MOST:
-                self._require_as_on_disk(path, size, converter or "line ends")
+                self._require_as_on_disk(path, found, converter or "line ends")
                 return Blob(digest, place, size)
             data = self.checkout.stored_bytes(path)
             if (stored := sha256_bytes(data)) != digest:
                 return Blob(stored, place, len(data), data=data)
         return Blob(digest, place, size)
 
-    def _require_as_on_disk(self, path: str, size: int, why: str) -> None:
-        if self.checkout.converts(path):
+    def _require_as_on_disk(self, path: str, found: Scan, why: str) -> None:
+        if self.checkout.converts(path, found):
             raise FileProblemError(
-                f"{path}: git stores other bytes than these {size:,} ({why}), too many to be converted here",
+                f"{path}: git stores other bytes than these {found.size:,} ({why}), too many to be converted here",
                 "too-large-to-convert",
                 "Keep it as git stores it (LF line ends, no filter), or in Git LFS.",
             )
@@ -232,15 +232,3 @@ def _lfs_pointer(place: Path) -> tuple[str, int] | None:
         return None
     match = _LFS_POINTER.match(place.read_bytes().replace(b"\r\n", b"\n"))
     return (f"sha256:{match[1].decode()}", int(match[2])) if match else None
-
-
-def _scan(place: Path) -> tuple[str, int, bool]:
-    """Digest and size of a file, and whether it holds a CRLF, in one pass."""
-    digest, size, has_crlf, last = hashlib.sha256(), 0, False, b""
-    with place.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-            size += len(chunk)
-            has_crlf = has_crlf or b"\r\n" in chunk or (last == b"\r" and chunk[:1] == b"\n")
-            last = chunk[-1:]
-    return f"sha256:{digest.hexdigest()}", size, has_crlf

@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from arena_gitops.errors import Diagnostic, RepoError
+from arena_gitops.repo.conversion import ATTRIBUTES, Scan, converts
 
 ROOT_FILE = "arena.yaml"
 
@@ -61,12 +62,22 @@ class Checkout:
             oid = _git(self.root, "hash-object", "-w", f"--path={path}", "--", path, env=place)
             return _git(self.root, "cat-file", "blob", oid.decode().strip(), env=place)
 
-    def converts(self, path: str) -> bool:
-        """Whether git stores other bytes than those on disk; found without holding either in memory."""
-        plain, stored = (
-            _git(self.root, "hash-object", flag, "--", path) for flag in ("--no-filters", f"--path={path}")
-        )
-        return plain != stored
+    def converts(self, path: str, found: Scan) -> bool:
+        """Whether git stores other bytes than those on disk; found without reading the file again.
+
+        A filter of the user's own configuration may do anything: such a file is taken for converted.
+        """
+        out = _git(self.root, "check-attr", "-z", *ATTRIBUTES, "--", path)
+        fields = out.decode(errors="surrogateescape").split("\0")
+        attributes = dict(zip(fields[1::3], fields[2::3], strict=False))
+        driver = attributes.get("filter", "unset")
+        return self._filters(driver) or converts(found, attributes, self._setting("core.autocrlf"))
+
+    def _filters(self, driver: str) -> bool:
+        return any(self._setting(f"filter.{driver}.{how}") for how in ("clean", "process"))
+
+    def _setting(self, name: str) -> str:
+        return _git(self.root, "config", "--get", name, allow=(0, 1)).decode(errors="replace").strip()
 
     def converters(self, paths: Iterable[str]) -> dict[str, str]:
         """Which of these paths have a converting attribute → as `filter=lfs`."""
@@ -96,7 +107,7 @@ class Snapshot(Checkout):
         """The bytes of a file."""
         return (self.root / path).read_bytes()
 
-    def converts(self, path: str) -> bool:
+    def converts(self, path: str, found: Scan) -> bool:
         """Nothing is converted any more."""
         return False
 

@@ -100,7 +100,7 @@ def test_importing_shadowing_hooks_and_filters_run_nothing(plan, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("size", "attributes"), [(GIGABYTE, ""), (GIGABYTE // 10, "*.csv filter=evil ident\n")]
+    ("size", "attributes"), [(GIGABYTE, ""), (GIGABYTE // 2, "*.csv filter=evil ident text=auto\n")]
 )
 def test_a_gigabyte_of_rows_is_planned_in_bounded_memory(plan, tmp_path, size, attributes):
     root = hostile(tmp_path / "repository", tmp_path / "marker")
