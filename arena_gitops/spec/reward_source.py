@@ -18,6 +18,10 @@ _ALARM = (
     "works in the main thread only and its exception is easily swallowed: every score would silently be the "
     "fallback; the sandbox has its own time limit"
 )
+_THREAD = "cannot be ended: one that hangs goes on after its time limit and slows every later call"
+_REPLACES = (
+    "is replaced: what the model wrote can still reach it another way; the sandbox is what keeps it in"
+)
 _REACHES_OUT = "gets around what Python code can forbid; only `network` of the Reward opens the way out"
 
 BUILTINS = {"eval": _RUNS_TEXT, "exec": _RUNS_TEXT, "compile": _RUNS_TEXT, "__import__": _RUNS_TEXT}
@@ -30,7 +34,15 @@ MODULES = {
     "shelve": _PICKLE,
     "ctypes": _REACHES_OUT,
     "socket": _REACHES_OUT,
+    "threading": f"a thread {_THREAD}",
+    "concurrent": f"a thread or process of a pool {_THREAD}",
+    "func_timeout": f"a thread {_THREAD}",
+    "pty": _PROCESS,
+    "runpy": _RUNS_TEXT,
+    "joblib": _PICKLE,
 }
+REPLACED = frozenset({"os", "socket", "builtins", "subprocess", "shutil", "sys"})
+"""modules whose functions people replace in order to keep code in"""
 NAMES = {
     "os.system": _PROCESS,
     "os.popen": _PROCESS,
@@ -40,6 +52,13 @@ NAMES = {
     "signal.setitimer": _ALARM,
     "sympy.sympify": _RUNS_TEXT,
     "sympy.parse_expr": _RUNS_TEXT,
+    "sympy.parsing.sympy_parser.parse_expr": _RUNS_TEXT,
+    "builtins.eval": _RUNS_TEXT,
+    "builtins.exec": _RUNS_TEXT,
+    "numexpr.evaluate": _RUNS_TEXT,
+    "pandas.eval": _RUNS_TEXT,
+    "yaml.unsafe_load": _PICKLE,
+    **{f"os.{call}{kind}": _PROCESS for call in ("exec", "spawn") for kind in ("l", "v", "vp", "ve", "lp")},
 }
 
 
@@ -78,6 +97,9 @@ def _found(tree: ast.Module) -> Iterator[Suspicion]:
                 yield Suspicion(node.lineno, f"{name}()", BUILTINS[name])
             case ast.Name(id=name) if aliases.get(name) in NAMES:
                 yield Suspicion(node.lineno, aliases[name], NAMES[aliases[name]])
+            case ast.Attribute(value=ast.Name(id=base), attr=attribute, ctx=ast.Store()):
+                if aliases.get(base, base) in REPLACED:
+                    yield Suspicion(node.lineno, f"{base}.{attribute}", _REPLACES)
             case ast.Attribute(value=ast.Name(id=base), attr=attribute):
                 dotted = f"{aliases.get(base, base)}.{attribute}"
                 if dotted in NAMES:

@@ -26,10 +26,19 @@ FORMS: Mapping[str, str] = {
     "in <answer> tags after </think>": "step by step</think>\n<answer>{final}</answer>",
     "whole in <answer> tags": "<think>step by step</think>\n<answer>{answer}</answer>",
     "in JSON": '{{"answer": "{final}"}}',
+    "whole in a fenced block": "```\n{answer}\n```",
+    "in bold": "**{final}**",
+    "in double quotes": '"{final}"',
+    "as so many words": "{words}",
+    "as so many sentences": "{sentences}",
+    "as so many bullets": "{bullets}",
+    "its parts as bullets": "{listed}",
 }
 OWN = "as in the reward's own case"
 REASONING = "step by step"
 BEFORE, AFTER = "Let me think about it.\n", "\nThat is what I think about it."
+RUNS = {"letters": "a" * 5000 + "!", "digits": "1" * 4000 + "!", "spaces": "x" + " " * 5000 + "!"}
+"""what a pattern with repetitions inside repetitions takes for ever to refuse"""
 LONG = 200
 """repetitions that make a text longer than any window a reward may look through"""
 
@@ -42,6 +51,8 @@ class Task:
     answer: str
     other: str
     """the whole text of an answer with another final part"""
+    another: str
+    """one more of these, where there is one; else the same"""
 
 
 def final(answer: str) -> str:
@@ -58,9 +69,11 @@ def tasks(rows: Sequence[Mapping[str, str]]) -> list[Task]:
     found = []
     for number, row in enumerate(rows):
         later = [*rows[number + 1 :], *rows[:number]]
-        other = next((o["answer"] for o in later if _plain(o["answer"]) != _plain(row["answer"])), None)
-        if other is not None and final(row["answer"]):
-            found.append(Task(row["question"], row["answer"], other))
+        own = _plain(row["answer"])
+        others = [other["answer"] for other in later if _plain(other["answer"]) != own]
+        if others and final(row["answer"]):
+            another = next((o for o in others if _plain(o) != _plain(others[0])), others[0])
+            found.append(Task(row["question"], row["answer"], others[0], another))
     return found
 
 
@@ -74,9 +87,50 @@ def forms(cases: Sequence[RewardCase], own: Mapping[str, str] = MappingProxyType
     return found
 
 
+def filled(form: str, text: str) -> str:
+    """The same text in every field of a form."""
+    return form.format_map(_Everywhere(text))
+
+
+class _Everywhere(dict[str, str]):
+    """Any field is one text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __missing__(self, key: str) -> str:
+        return self._text
+
+
+def drawn(form: str) -> bool:
+    """Whether a form can be filled at all."""
+    try:
+        return dressed(form, "1") != form
+    except (KeyError, ValueError, IndexError):
+        return False
+
+
 def dressed(form: str, answer: str) -> str:
     """An answer in a form."""
-    return form.format(answer=answer, final=final(answer))
+    fields = {"answer": answer, "final": final(answer)}
+    if re.search(r"\{(?!answer|final)\w+\}", form):
+        fields |= _more_fields(answer)
+    return form.format(**fields)
+
+
+def _more_fields(answer: str) -> dict[str, str]:
+    """The parts of an answer, and what a small whole number may ask for."""
+    parts = [part.strip() for part in re.split(r"[;|,\n]", answer) if part.strip()] or [answer]
+    parts = answer.split() if len(parts) == 1 and len(answer.split()) > 1 else parts
+    count = int(answer) if re.fullmatch(r"[1-9]\d?", answer.strip()) else 0
+    return {
+        **{f"part{number}": parts[min(number, len(parts) - 1)] for number in range(4)},
+        "listed": "".join(f"- {part}\n" for part in parts).strip(),
+        "words": " ".join(["word"] * count) or answer,
+        "sentences": "".join(f"This is sentence {chr(97 + n % 26)}. " for n in range(count)).strip()
+        or answer,
+        "bullets": "".join(f"- point {chr(97 + n % 26)}\n" for n in range(count)).strip() or answer,
+    }
 
 
 def unearned(form: str, task: Task, rows: Sequence[Mapping[str, str]]) -> dict[str, str]:
@@ -90,16 +144,18 @@ def unearned(form: str, task: Task, rows: Sequence[Mapping[str, str]]) -> dict[s
         "a word repeated": "the " * 400,
         "text in other scripts": "答えは分かりません 🙂 не знаю",
         "a list of all answers": everything,
-        "a list of all answers in its form": form.format(answer=everything, final=everything),
-        "the form without an answer": form.format(answer="", final=""),
-        "the form with nonsense in it": form.format(answer="qwertz", final="qwertz"),
-        "the form with a word for a number": form.format(answer="nan", final="nan"),
-        "the form with an endless number": form.format(answer="1e999", final="1e999"),
-        "the form with a power tower": form.format(answer="9**9**9**9", final="9**9**9**9"),
-        "the form with a long run": form.format(answer="a" * 5000 + "!", final="a" * 5000 + "!"),
+        "a list of all answers in its form": filled(form, everything),
+        "the form without an answer": filled(form, ""),
+        "the form with nonsense in it": filled(form, "qwertz"),
+        "the form with a word for a number": filled(form, "nan"),
+        "the form with an endless number": filled(form, "1e999"),
+        "the form with a power tower": filled(form, "9**9**9**9"),
+        "the form with a huge number": filled(form, "987654321"),
+        **{f"the form with a long run of {name}": filled(form, run) for name, run in RUNS.items()},
+        **{f"a long run of {name}": run for name, run in RUNS.items()},
     }
     cut = gold[: gold.rfind(right)]
-    if right not in cut:
+    if right not in cut and len(cut) < len(gold) / 2:  # more of it may deserve a part of the pay
         found["the right answer cut off"] = cut
     return {name: text for name, text in found.items() if text.strip() != gold.strip()}
 
@@ -123,14 +179,24 @@ def harmless(form: str) -> dict[str, str]:
 
 
 WINDOWS = (
-    ("short reasoning before it", "long reasoning before it"),
-    ("a short remark after it", "a long remark after it"),
+    "short reasoning before it",
+    "long reasoning before it",
+    "a short remark after it",
+    "a long remark after it",
 )
-"""Pairs of which a reward that takes the first must take the second."""
+"""What shows whether a reward looks through all of a completion."""
 MARKS = ("</answer>", "####", "\\boxed")
 """What says where an answer is, so that more text elsewhere is no reason not to find it."""
 EQUAL = ("a final line break", "reasoning of several lines", "line breaks inside its tags")
 """Variants that must be paid like the form itself."""
+IF_A_DOT_STOPS = ("line breaks inside its tags",)
+"""Variants that a strict reward may refuse, unless a dot in it was forgotten to match line breaks."""
+
+
+def structured(answer: str) -> bool:
+    """Whether it looks like something to check with, rather than something to say."""
+    text = answer.strip()
+    return text.startswith("{") or "assert " in text or "def " in text
 
 
 def _everything(task: Task, rows: Sequence[Mapping[str, str]]) -> str:
@@ -147,4 +213,7 @@ def _everything(task: Task, rows: Sequence[Mapping[str, str]]) -> str:
 
 
 def _plain(answer: str) -> str:
-    return " ".join(final(answer).casefold().split())
+    """What two answers have in common that mean the same: 7, 7.0 and $7 are one number."""
+    text = " ".join(final(answer).casefold().split())
+    number = re.fullmatch(r"\$?(-?\d[\d,]{0,15}(?:\.\d{1,9})?)\s?%?", text)
+    return f"{float(number[1].replace(',', '')):g}" if number else text

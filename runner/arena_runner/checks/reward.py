@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -15,9 +16,11 @@ from arena_gitops.spec.job import RewardCase, RewardInput
 from arena_gitops.spec.reward_source import suspicions
 from arena_gitops.spec.secret import lacking
 from arena_gitops.spec.wire import CheckResult, SampleScore
-from arena_runner.checks.mutants import forms
+from arena_runner.checks.bench import Bench
+from arena_runner.checks.mutants import forms, structured
 from arena_runner.checks.patterns import own_forms
-from arena_runner.checks.telling import Bench, judge
+from arena_runner.checks.reading import Facts, facts
+from arena_runner.checks.telling import PLAIN, UNBOUNDED, Setting, judge
 from arena_runner.sandbox import (
     Limits,
     RewardError,
@@ -80,9 +83,11 @@ class RewardCheck:
         limits: Limits | None = None,
         *,
         stored: Collection[str] | None = None,
+        setting: Setting = PLAIN,
     ) -> None:
         """Prepare; `stored` are the secrets of a server, which gives their values to runs only."""
         self._reward, self._files, self._stored = reward, files, stored
+        self._setting = setting
         self._rows = [row for row in rows if "question" in row and "answer" in row] or [SAMPLE]
         self._limits = limits or Limits()
         self.broken = False
@@ -216,29 +221,51 @@ class RewardCheck:
         """Right against wrong in the reward's own form, and everything that earns nothing."""
         bench = Bench(lambda rows: pool.score_each(rows, hangs=HANGS))
         few = FEWER if self._reward.network == "full" else FEW
-        sources = ((self._files / name).read_text("utf-8", errors="replace") for name in self._python)
-        tried = forms(self._reward.cases, own_forms(sources))
-        remarks = list(judge(bench, self._rows, tried, few=few))
+        sources = [(self._files / name).read_text("utf-8", errors="replace") for name in self._python]
+        known = facts(sources, self._reward.function)
+        own = own_forms(sources, known)
+        remarks = list(
+            judge(
+                bench,
+                self._rows,
+                forms(self._reward.cases, own),
+                few=few,
+                setting=replace(self._setting, facts=known),
+            )
+        )
         for name, error in _first_of_each(iter(bench.faults)):
             yield self._fault("probes", error, f"on {name}: ")
         seen = [*totals, *bench.totals]
         if max(seen) - min(seen) < TOLERANCE:
-            text = f"every completion, right or wrong, scored {totals[0]:g}: training would have no signal"
-            text += "" if self._reward.cases else " (a case with a right completion shows its form)"
-            yield self._result("signal", "warn", text, file=self._reward.entry)
+            yield self._constant(totals[0], known, tried=bool(own), answer=self._rows[0]["answer"])
             return
-        yield from self._absurd(named, totals, max(bench.totals, default=-math.inf))
+        yield from self._absurd(
+            named, totals, max(bench.totals, default=-math.inf), style=not known.reads_answer
+        )
         for remark in remarks:
             place = self._reward.entry if remark.status == "warn" else None
             yield self._result(remark.name, remark.status, remark.message, file=place)
 
+    def _constant(self, total: float, known: Facts, *, tried: bool, answer: str) -> CheckResult:
+        """Nothing made a difference; where right is more than an answer in a dress, that proves little."""
+        blind = known.reads_question or structured(answer) if known.reads_answer else not tried
+        if known.reads_completion and blind:
+            text = (
+                f"not judged: every completion tried scored {total:g}; a case with a good one would show more"
+            )
+            return self._result("signal", "pass", text)
+        text = f"every completion, right or wrong, scored {total:g}: training would have no signal"
+        text += "" if self._reward.cases else " (a case with a right completion shows its form)"
+        return self._result("signal", "warn", text, file=self._reward.entry)
+
     def _absurd(
-        self, named: Sequence[tuple[str, ScoreRow]], totals: Sequence[float], best: float
+        self, named: Sequence[tuple[str, ScoreRow]], totals: Sequence[float], best: float, *, style: bool
     ) -> Iterator[CheckResult]:
-        """Something absurd that is paid more than the right answer in any dress."""
+        """Something absurd that is paid more than the right answer in any dress; much more, where style is paid."""
         right = [t for (name, _), t in zip(named, totals, strict=True) if name.startswith("the gold")]
         wrong = [t for (name, _), t in zip(named, totals, strict=True) if not name.startswith("the gold")]
-        if max(wrong) > max(*right, best) + TOLERANCE:
+        most = max(*right, best)
+        if max(wrong) > (UNBOUNDED * max(1.0, *right) if style else most + TOLERANCE):
             name = next(name for (name, _), t in zip(named, totals, strict=True) if t == max(wrong))
             text = f"{name} scored {max(wrong):g}, more than any dress of the gold answer ({max(right):g})"
             yield self._result("signal", "warn", text, file=self._reward.entry)

@@ -20,6 +20,7 @@ from arena_runner.checks.match import check_match
 from arena_runner.checks.reward import RewardCheck
 from arena_runner.checks.spaces_match import check_spaces
 from arena_runner.checks.splits import check_splits
+from arena_runner.checks.telling import Setting
 from arena_runner.sandbox import Limits, RewardError
 
 
@@ -60,7 +61,9 @@ def run_checks(
     if reward is not None:
         try:
             with laid_out(reward, blob_path) as files:
-                check_reward = RewardCheck(reward, files, rows, limits, stored=stored)
+                check_reward = RewardCheck(
+                    reward, files, rows, limits, stored=stored, setting=_setting(request)
+                )
                 yield from check_reward.run()
                 if request.forecast and not check_reward.withheld:
                     yield from _forecast(request, rows, check_reward, sampler or in_a_process())
@@ -88,6 +91,16 @@ def _environment(
         check = EnvironmentCheck(environment, blob_path)
         yield from check.run()
     yield from check_spaces(request, check.values)
+
+
+def _setting(request: CheckRequest) -> Setting:
+    """What an experiment says about the completions its reward will see."""
+    environment, algorithm = (request.manifest.get(name) for name in ("environment", "algorithm"))
+    template = environment.get("prompt_template") if isinstance(environment, dict) else None
+    said = template.values() if isinstance(template, dict) else [template]
+    prompt = "\n".join(text for text in said if isinstance(text, str))
+    tokens = algorithm.get("max_output_tokens") if isinstance(algorithm, dict) else None
+    return Setting(prompt=prompt, tokens=tokens) if isinstance(tokens, int) else Setting(prompt=prompt)
 
 
 def _forecast(

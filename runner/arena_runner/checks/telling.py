@@ -1,21 +1,24 @@
 """Does a reward tell right from wrong, and what else does it pay for? Judged in the form it pays best.
 
-Verdicts here are warnings: a reward for style or brevity may be meant so. What raises or hangs is a fault.
+Verdicts here are warnings: a reward for style or brevity may be meant so. What raises or hangs is a fault. A warning
+needs evidence that speaks for a fault and against the innocent reading: a wrong answer must be paid in two ways, a
+mutant on every row, a loss must depend on place rather than on length, and what could not be judged is said to be so.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from statistics import fmean
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from arena_runner.checks import mutants
+from arena_runner.checks.bench import TOLERANCE, Bench, Liked, known, means
 from arena_runner.checks.mutants import Task, dressed
-from arena_runner.sandbox import RewardError, Score, ScoreRow
+from arena_runner.checks.reading import UNREAD, Facts
+from arena_runner.checks.search import searched
 
-TOLERANCE = 1e-6
 TELLS = 0.95
 """share of rows on which the right answer must be paid more than a wrong one"""
 HACKED = 0.9
@@ -25,8 +28,11 @@ LOST = 0.25
 HALF = 0.5
 UNBOUNDED = 10.0
 """times the pay of a right answer: beyond it, a score seems to grow with the text"""
-
-ScoreEach = Callable[[Sequence[ScoreRow]], Sequence[Score | RewardError]]
+NOT_JUDGED = (
+    "not judged: no form was found in which a right answer is paid more; a case with one would show it"
+)
+ROWS = 4
+"""rows that a mutant must be paid on"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,39 +44,28 @@ class Remark:
     message: str
 
 
-@dataclass(slots=True)
-class Bench:
-    """Scores texts and keeps what went wrong; a fault counts as NaN, which wins no comparison."""
-
-    score_each: ScoreEach
-    faults: list[tuple[str, RewardError]] = field(default_factory=list)
-    totals: list[float] = field(default_factory=list)
-    """everything it has scored"""
-
-    def score(self, task: Task, texts: Mapping[str, str]) -> dict[str, float]:
-        """The total of each text as a completion for the task."""
-        rows = [ScoreRow(task.question, task.answer, text) for text in texts.values()]
-        totals: dict[str, float] = {}
-        for name, outcome in zip(texts, self.score_each(rows), strict=True):
-            if isinstance(outcome, RewardError):
-                self.faults.append((name, outcome))
-            totals[name] = outcome.total if isinstance(outcome, Score) else math.nan
-        self.totals += [total for total in totals.values() if not math.isnan(total)]
-        return totals
-
-
 @dataclass(frozen=True, slots=True)
-class Liked:
-    """The form a reward pays best, and what it pays in it."""
+class Setting:
+    """What is known about a reward and its use, besides what it pays."""
 
-    name: str
-    form: str
-    right: float
-    wrong: float
+    facts: Facts = UNREAD
+    prompt: str = ""
+    """the experiment's prompt template, empty when there is none"""
+    tokens: int = 20_000
+    """the longest completion that is planned"""
+
+
+PLAIN = Setting()
+"""a reward that nothing is known about"""
 
 
 def judge(
-    bench: Bench, rows: Sequence[Mapping[str, str]], forms: Mapping[str, str], *, few: int
+    bench: Bench,
+    rows: Sequence[Mapping[str, str]],
+    forms: Mapping[str, str],
+    *,
+    few: int,
+    setting: Setting = PLAIN,
 ) -> Iterator[Remark]:
     """Yield remarks; nothing at all when no two rows have different answers.
 
@@ -78,40 +73,60 @@ def judge(
         bench: Scores; its faults are the caller's to report.
         rows: Rows of the dataset, with `question` and `answer`.
         forms: Every form to be tried.
-        few: Rows to find the form with.
+        few: Rows to find the form with; with one, calls are dear, and no other form is looked for.
+        setting: What its source and its experiment say.
     """
     found = mutants.tasks(rows)
     if not found:
         return
-    liked = _liked(bench, found[:few], forms)
+    tried = means(bench, found[:few], forms)
+    liked = tried[0]
+    if not setting.facts.reads_answer:
+        yield from _styled(bench, found[0], liked, setting)
+        return
+    if not liked.tells and few > 1:
+        liked = searched(bench, found[:few], tried, setting.facts.marks) or liked
+    if not liked.tells and _innocent(bench, found[0], tried, forms, setting.facts):
+        yield Remark("discrimination", "pass", NOT_JUDGED)
+        return
     yield from _tells(bench, found, liked)
-    yield from _hacked(bench, found[: min(few, 2)], rows, liked)
-    yield from _robust(bench, found[0], liked)
-    yield from _bounded(bench, found[0], liked)
+    yield from _hacked(bench, found[:ROWS], rows, liked)
+    yield from _robust(bench, found[0], liked, setting.facts)
+    yield from _bounded(bench, found[0], liked, setting.tokens)
+    yield from _told_of(tried, liked, rows, setting.prompt)
 
 
-def _liked(bench: Bench, tasks: Sequence[Task], forms: Mapping[str, str]) -> Liked:
-    paid: dict[str, list[tuple[float, float]]] = {name: [] for name in forms}
-    for task in tasks:
-        right = bench.score(task, {name: dressed(form, task.answer) for name, form in forms.items()})
-        wrong = bench.score(task, {name: dressed(form, task.other) for name, form in forms.items()})
-        for name in forms:
-            paid[name].append((_known(right[name]), _known(wrong[name])))
-    means = {name: (fmean(r for r, _ in pairs), fmean(w for _, w in pairs)) for name, pairs in paid.items()}
-    name = max(means, key=lambda n: (means[n][0], -means[n][1]))
-    return Liked(name, forms[name], *means[name])
+def _styled(bench: Bench, task: Task, liked: Liked, setting: Setting) -> Iterator[Remark]:
+    """A reward that does not read the answer: right and wrong are none of its business."""
+    yield Remark(
+        "discrimination", "pass", "not judged: it does not read the answer, so it pays for style alone"
+    )
+    if setting.facts.dot_stops:
+        yield from _robust(bench, task, liked, setting.facts)
+    yield from _bounded(bench, task, liked, setting.tokens)
 
 
-def _known(value: float) -> float:
-    return -math.inf if math.isnan(value) else value
+def _innocent(
+    bench: Bench, task: Task, tried: Sequence[Liked], forms: Mapping[str, str], facts: Facts
+) -> bool:
+    """Whether it may tell right from wrong in a form that was not found."""
+    if any(one.wrong > one.right + TOLERANCE for one in tried):
+        return False
+    if facts.reads_question or mutants.structured(task.answer):
+        return True  # what is right is more than the answer in a dress
+    swapped = Task(task.question, task.other, task.answer, task.answer)
+    here, there = bench.dress(task, forms, right=True), bench.dress(swapped, forms, right=False)
+    return any(abs(here[name] - there[name]) > TOLERANCE for name in forms)
 
 
 def _tells(bench: Bench, tasks: Sequence[Task], liked: Liked) -> Iterator[Remark]:
     told, examples = 0, []
     for task in tasks:
         pair = {"right": dressed(liked.form, task.answer), "wrong": dressed(liked.form, task.other)}
+        more = {"another": dressed(liked.form, task.another)}
         paid = bench.score(task, pair)
-        if paid["right"] > paid["wrong"] + TOLERANCE:
+        # One wrong answer that is paid may mean the same; two are evidence.
+        if paid["right"] > min(paid["wrong"], *bench.score(task, more).values()) + TOLERANCE:
             told += 1
         else:
             examples.append(
@@ -130,14 +145,17 @@ def _tells(bench: Bench, tasks: Sequence[Task], liked: Liked) -> Iterator[Remark
 def _hacked(
     bench: Bench, tasks: Sequence[Task], rows: Sequence[Mapping[str, str]], liked: Liked
 ) -> Iterator[Remark]:
-    ratios: dict[str, float] = {}
+    """What is paid nearly as much on every row: once may be chance, as with few possible answers."""
+    shares: dict[str, float] = {}
     for task in tasks:
-        right = bench.score(task, {"right": dressed(liked.form, task.answer)})["right"]
+        right = bench.dress(task, {"": liked.form}, right=True)[""]
+        wrong = bench.dress(task, {"": liked.form}, right=False)[""]
         paid = bench.score(task, mutants.unearned(liked.form, task, rows))
-        for key, value in paid.items():  # paid on every row: once may be chance, as with few possible answers
-            ratios[key] = min(ratios.get(key, math.inf), _ratio(_known(value), right))
-    name = max(ratios, key=lambda key: ratios[key], default="")
-    best = ratios.get(name, -math.inf)
+        low = min(0.0, right, wrong, *(value for value in paid.values() if not math.isnan(value)))
+        for key, value in paid.items():
+            shares[key] = min(shares.get(key, math.inf), _share(known(value) - low, right - low))
+    name = max(shares, key=lambda key: shares[key], default="")
+    best = shares.get(name, -math.inf)
     if math.isfinite(best) and best < HACKED:
         yield Remark("hack", "pass", f"the best that earns nothing gets {max(best, 0):.0%} ({name})")
     elif best >= HACKED:
@@ -145,26 +163,29 @@ def _hacked(
         yield Remark("hack", "warn", f"{name} is paid {share} the right answer ({liked.name}) is paid")
 
 
-def _ratio(paid: float, right: float) -> float:
+def _share(paid: float, right: float) -> float:
     if right > TOLERANCE:
         return paid / right
     return math.inf if paid > right else -math.inf
 
 
-def _robust(bench: Bench, task: Task, liked: Liked) -> Iterator[Remark]:
+def _robust(bench: Bench, task: Task, liked: Liked, facts: Facts) -> Iterator[Remark]:
     variants = mutants.harmless(liked.form)
     kinds = {"": liked.form, **variants}
-    right = bench.score(task, {name: dressed(form, task.answer) for name, form in kinds.items()})
-    wrong = bench.score(task, {name: dressed(form, task.other) for name, form in kinds.items()})
+    right = bench.dress(task, kinds, right=True)
+    wrong = bench.dress(task, kinds, right=False)
     empty = bench.score(task, {"an empty completion": ""})["an empty completion"]
     span = right[""] - min(wrong[""], empty)
     if not span > TOLERANCE:
         return
-    lost = [n for n in mutants.EQUAL if n in variants and right[n] < right[""] - LOST * span]
+    equal = [
+        n for n in mutants.EQUAL if n in variants and (facts.dot_stops or n not in mutants.IF_A_DOT_STOPS)
+    ]
+    lost = [n for n in equal if right[n] < right[""] - LOST * span]
     gap = right[""] - wrong[""]
-    if gap > TOLERANCE and any(mark in liked.form for mark in mutants.MARKS):
+    if gap > TOLERANCE:
         told = {name: right[name] - wrong[name] >= HALF * gap for name in variants}
-        lost += [long for short, long in mutants.WINDOWS if told[short] and not told[long]]
+        lost += _cut_off(told, marked=any(mark in liked.form for mark in mutants.MARKS))
     for name in lost:
         text = f"the right answer ({liked.name}) scores {right['']:g}, and {right[name]:g} with {name}"
         yield Remark("robustness", "warn", text)
@@ -172,12 +193,53 @@ def _robust(bench: Bench, task: Task, liked: Liked) -> Iterator[Remark]:
         yield Remark("robustness", "pass", "line breaks, long reasoning and remarks keep the right answer")
 
 
-def _bounded(bench: Bench, task: Task, liked: Liked) -> Iterator[Remark]:
-    huge = dressed(liked.form, task.answer) + "\n" + "word " * 20_000
-    paid = bench.score(task, {"a huge completion": huge})["a huge completion"]
-    if abs(paid) > UNBOUNDED * max(1.0, abs(liked.right)):
-        text = f"a huge completion scores {paid:g}, the right answer {liked.right:g}: the score has no bounds"
-        yield Remark("range", "warn", text)
+def _cut_off(told: Mapping[str, bool], *, marked: bool) -> Iterator[str]:
+    """Where only a window is looked through: lost behind long text, but not beside as long a text elsewhere."""
+    short_before, long_before, short_after, long_after = (told[name] for name in mutants.WINDOWS)
+    if short_before and not long_before and long_after:
+        yield mutants.WINDOWS[1]
+    if marked and short_after and not long_after and long_before:
+        yield mutants.WINDOWS[3]
+
+
+def _bounded(bench: Bench, task: Task, liked: Liked, tokens: int) -> Iterator[Remark]:
+    """Nothing a model may write is worth ten right answers, or costs as much."""
+    huge = dressed(liked.form, task.answer) + "\n" + "word " * tokens
+    texts = {"a huge completion": huge, "a huge number": mutants.filled(liked.form, "987654321")}
+    for name, paid in bench.score(task, texts).items():
+        if abs(paid) > UNBOUNDED * max(1.0, abs(liked.right)):
+            text = f"{name} scores {paid:g}, the right answer {liked.right:g}: the score has no bounds"
+            yield Remark("range", "warn", text)
+            return
+
+
+def _told_of(
+    tried: Sequence[Liked], liked: Liked, rows: Sequence[Mapping[str, str]], prompt: str
+) -> Iterator[Remark]:
+    """Words that an answer is paid for only with, and that no prompt tells the model."""
+    if not prompt:
+        return
+    shown = " ".join([prompt, *(row["question"] for row in rows)]).casefold()
+    enough = liked.wrong + HALF * (liked.right - liked.wrong)
+    if any(one.right >= enough and one.tells and _known_to(one.form, shown) for one in [*tried, liked]):
+        return
+    words = ", ".join(dict.fromkeys(_words(liked.form)))
+    text = f"answers are paid only {liked.name}, and the prompt does not mention {words}: a model will rarely write it"
+    yield Remark("prompt", "warn", text)
+
+
+def _known_to(form: str, shown: str) -> bool:
+    """Whether a model that reads this may think of the form."""
+    words = list(_words(form))
+    return not words or any(word.casefold() in shown for word in words)
+
+
+def _words(form: str) -> Iterator[str]:
+    """The words of a form that are not ours."""
+    bare = re.sub(r"\{\w+\}", " ", form)
+    for ours in (mutants.REASONING, "The answer is", "Answer:"):
+        bare = bare.replace(ours, " ")
+    yield from re.findall(r"[^\W\d_]{3,}", bare)
 
 
 def _short(text: str) -> str:
