@@ -139,7 +139,7 @@ class _Saying:
 
     def __init__(self, fields: dict[int, str]) -> None:
         self._fields = fields
-        self._said: dict[int, str] = {}
+        self._said: dict[Any, str] = {}
 
     def all_of(self, items: Any) -> str:
         """Everything in turn."""

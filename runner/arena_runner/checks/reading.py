@@ -102,8 +102,7 @@ def _read(function: ast.FunctionDef) -> set[str]:
         for part in ast.walk(node.value)
     }
     loads = (node for node in ast.walk(function) if isinstance(node, ast.Name) and id(node) not in thrown)
-    read = {node.id for node in loads if isinstance(node.ctx, ast.Load)}
-    return read
+    return {node.id for node in loads if isinstance(node.ctx, ast.Load)}
 
 
 def _is_nobody(target: ast.expr) -> bool:
