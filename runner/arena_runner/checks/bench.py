@@ -13,6 +13,8 @@ from arena_runner.sandbox import RewardError, Score, ScoreRow
 TOLERANCE = 1e-6
 
 ScoreEach = Callable[[Sequence[ScoreRow]], Sequence[Score | RewardError]]
+Trace = Callable[[Sequence[ScoreRow]], frozenset[int]]
+"""rows → the lines of the reward that run on them"""
 
 
 @dataclass(slots=True)
@@ -20,6 +22,7 @@ class Bench:
     """Scores texts and keeps what went wrong; a fault counts as NaN, which wins no comparison."""
 
     score_each: ScoreEach
+    trace: Trace | None = None
     faults: list[tuple[str, RewardError]] = field(default_factory=list)
     totals: list[float] = field(default_factory=list)
     """everything it has scored"""

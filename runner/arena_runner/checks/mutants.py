@@ -32,7 +32,8 @@ FORMS: Mapping[str, str] = {
     "as so many words": "{words}",
     "as so many sentences": "{sentences}",
     "as so many bullets": "{bullets}",
-    "its parts as bullets": "{listed}",
+    "its parts as bullets": "- {part}",
+    "its parts numbered": "{n}. {part}",
 }
 OWN = "as in the reward's own case"
 REASONING = "step by step"
@@ -111,21 +112,28 @@ def drawn(form: str) -> bool:
 
 
 def dressed(form: str, answer: str) -> str:
-    """An answer in a form."""
+    """An answer in a form; a line with `{part}` is there once for every part."""
+    if "{part}" in form:
+        parts = [part for part in parts_of(answer) if part]
+        return "\n".join(form.format(part=part, n=n) for n, part in enumerate(parts, 1))
     fields = {"answer": answer, "final": final(answer)}
     if re.search(r"\{(?!answer|final)\w+\}", form):
         fields |= _more_fields(answer)
     return form.format(**fields)
 
 
+def parts_of(answer: str) -> list[str]:
+    """What an answer lists: split where there are commas and the like, else into words."""
+    parts = [part.strip() for part in re.split(r"[;|,\n]", answer) if part.strip()] or [answer]
+    return answer.split() if len(parts) == 1 and len(answer.split()) > 1 else parts
+
+
 def _more_fields(answer: str) -> dict[str, str]:
     """The parts of an answer, and what a small whole number may ask for."""
-    parts = [part.strip() for part in re.split(r"[;|,\n]", answer) if part.strip()] or [answer]
-    parts = answer.split() if len(parts) == 1 and len(answer.split()) > 1 else parts
+    parts = parts_of(answer)
     count = int(answer) if re.fullmatch(r"[1-9]\d?", answer.strip()) else 0
     return {
         **{f"part{number}": parts[min(number, len(parts) - 1)] for number in range(4)},
-        "listed": "".join(f"- {part}\n" for part in parts).strip(),
         "words": " ".join(["word"] * count) or answer,
         "sentences": "".join(f"This is sentence {chr(97 + n % 26)}. " for n in range(count)).strip()
         or answer,

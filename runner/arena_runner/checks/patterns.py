@@ -13,13 +13,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
-from arena_runner.checks.mutants import drawn
+from arena_runner.checks.mutants import REASONING, drawn
 from arena_runner.checks.reading import LOOKING, UNREAD, Facts, parsed, texts
 
 sre: Any = import_module("re._parser")
 """the parser of `re` with its constants; since Python 3.11 under this name"""
 MOST, LONGEST = 24, 300
 """forms taken, and characters of a pattern that is looked at"""
+LONG_GAP = 8
+"""characters of any kind that are no gap yet"""
 PARTS = 4
 """groups of one pattern that are filled with parts of an answer"""
 
@@ -128,6 +130,10 @@ def _read_backwards(pattern: str) -> Iterator[str]:
     fields = [{group: "final"} for group in reversed(groups)] + [{group: "answer"} for group in groups]
     if 1 < len(groups) <= PARTS:
         fields.insert(0, {group: f"part{group - 1}" for group in groups})
+    if len(groups) == 1:
+        fields.append({1: "part"})
+    if not groups and (gaps := _Saying({}).gaps_of(tree)):
+        fields = [{-gaps: "final"}, {-gaps: "answer"}]  # no group, so the last gap is where an answer goes
     for chosen in fields[: 2 * PARTS]:
         said = _Saying(chosen).all_of(tree)
         if re.sub(r"\{\w+\}|\s", "", said) and "{" in said:
@@ -139,7 +145,13 @@ class _Saying:
 
     def __init__(self, fields: dict[int, str]) -> None:
         self._fields = fields
-        self._said: dict[Any, str] = {}
+        self._said: dict[int, str] = {}
+        self._gaps = 0
+
+    def gaps_of(self, items: Any) -> int:
+        """How often anything at all may stand."""
+        self.all_of(items)
+        return self._gaps
 
     def all_of(self, items: Any) -> str:
         """Everything in turn."""
@@ -149,11 +161,14 @@ class _Saying:
         if kind is sre.SUBPATTERN:
             return self._group(value[0], value[3])
         if kind in {sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT}:
+            if _is_gap(value):
+                self._gaps += 1
+                return f"{{{self._fields[-self._gaps]}}}" if -self._gaps in self._fields else REASONING
             said = self.all_of(value[2])
             wanted = 1 if any(f"{{{field}}}" in said for field in self._fields.values()) else 0
             return said * max(min(value[0], 3), min(wanted, value[1]))
         if kind is sre.GROUPREF:
-            return self._said.get(value, "")
+            return str(self._said.get(value, ""))
         if kind in {sre.BRANCH, sre.ASSERT}:
             return self.all_of(value[1][0] if kind is sre.BRANCH else value[1])
         return self.all_of(value) if kind is sre.ATOMIC_GROUP else _escaped(_character(kind, value))
@@ -164,6 +179,16 @@ class _Saying:
         if number is not None:
             self._said[number] = said
         return said
+
+
+def _is_gap(repeat: Any) -> bool:
+    """Whether many characters of any kind may stand here."""
+    _, most, items = repeat
+    if most <= LONG_GAP or len(items) != 1:
+        return False
+    kind, value = items[0]
+    both = {(sre.CATEGORY, sre.CATEGORY_SPACE), (sre.CATEGORY, sre.CATEGORY_NOT_SPACE)}
+    return kind is sre.ANY or (kind is sre.IN and (value[0][0] is sre.NEGATE or both <= set(value)))
 
 
 def _character(kind: Any, value: Any) -> str:

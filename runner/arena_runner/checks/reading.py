@@ -31,6 +31,8 @@ class Facts:
     """whether its function reads the argument; True also where that cannot be told"""
     reads_completion: bool = True
     reads_question: bool = False
+    answer_lines: frozenset[int] = frozenset()
+    """lines of the first file in which its function reads the answer"""
     dot_stops: bool = False
     """whether a pattern in it has a repeated dot that ends at a line break"""
     marks: tuple[str, ...] = ()
@@ -44,7 +46,7 @@ UNREAD = Facts()
 
 
 def facts(sources: Iterable[str], function: str) -> Facts:
-    """Read all files of a reward; `function` is defined in one of them."""
+    """Read all files of a reward, its entry first."""
     trees = [tree for source in sources if (tree := parsed(source)) is not None]
     arguments = [found for tree in trees if (found := _arguments(tree, function)) is not None]
     question, answer, completion = arguments[0] if arguments else (False, True, True)
@@ -53,6 +55,7 @@ def facts(sources: Iterable[str], function: str) -> Facts:
         reads_answer=answer,
         reads_completion=completion,
         reads_question=question,
+        answer_lines=_answer_lines(trees[0], function) if trees else frozenset(),
         dot_stops=any(map(_dot_stops, trees)),
         marks=tuple(dict.fromkeys(text for text in constants if _is_mark(text)))[:MARKS],
         keys=tuple(dict.fromkeys(key for tree in trees for key in _keys(tree)))[:KEYS],
@@ -93,7 +96,20 @@ def _arguments(tree: ast.Module, name: str) -> tuple[bool, bool, bool] | None:
     return None
 
 
+def _answer_lines(tree: ast.Module, name: str) -> frozenset[int]:
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
+    lines: set[int] = set()
+    for function in functions:
+        given = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
+        lines |= {node.lineno for node in _loads(function) if node.id in given[1:2]}
+    return frozenset(lines)
+
+
 def _read(function: ast.FunctionDef) -> set[str]:
+    return {node.id for node in _loads(function)}
+
+
+def _loads(function: ast.FunctionDef) -> Iterator[ast.Name]:
     """Names whose value goes anywhere; `_ = answer` goes nowhere."""
     thrown = {
         id(part)
@@ -101,8 +117,9 @@ def _read(function: ast.FunctionDef) -> set[str]:
         if isinstance(node, ast.Assign) and all(_is_nobody(target) for target in node.targets)
         for part in ast.walk(node.value)
     }
-    loads = (node for node in ast.walk(function) if isinstance(node, ast.Name) and id(node) not in thrown)
-    return {node.id for node in loads if isinstance(node.ctx, ast.Load)}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in thrown:
+            yield node
 
 
 def _is_nobody(target: ast.expr) -> bool:

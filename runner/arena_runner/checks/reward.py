@@ -17,10 +17,11 @@ from arena_gitops.spec.reward_source import suspicions
 from arena_gitops.spec.secret import lacking
 from arena_gitops.spec.wire import CheckResult, SampleScore
 from arena_runner.checks.bench import Bench
-from arena_runner.checks.mutants import forms, structured
+from arena_runner.checks.mutants import forms
 from arena_runner.checks.patterns import own_forms
-from arena_runner.checks.reading import Facts, facts
-from arena_runner.checks.telling import PLAIN, UNBOUNDED, Setting, judge
+from arena_runner.checks.reading import facts
+from arena_runner.checks.telling import NOT_JUDGED, PLAIN, UNBOUNDED, Setting, judge
+from arena_runner.checks.tracing import lines_run
 from arena_runner.sandbox import (
     Limits,
     RewardError,
@@ -219,9 +220,10 @@ class RewardCheck:
         self, pool: RewardPool, named: Sequence[tuple[str, ScoreRow]], totals: Sequence[float]
     ) -> Iterator[CheckResult]:
         """Right against wrong in the reward's own form, and everything that earns nothing."""
-        bench = Bench(lambda rows: pool.score_each(rows, hangs=HANGS))
+        bench = Bench(lambda rows: pool.score_each(rows, hangs=HANGS), self._trace)
         few = FEWER if self._reward.network == "full" else FEW
-        sources = [(self._files / name).read_text("utf-8", errors="replace") for name in self._python]
+        files = [self._reward.entry, *(name for name in self._python if name != self._reward.entry)]
+        sources = [(self._files / name).read_text("utf-8", errors="replace") for name in files]
         known = facts(sources, self._reward.function)
         own = own_forms(sources, known)
         remarks = list(
@@ -237,7 +239,8 @@ class RewardCheck:
             yield self._fault("probes", error, f"on {name}: ")
         seen = [*totals, *bench.totals]
         if max(seen) - min(seen) < TOLERANCE:
-            yield self._constant(totals[0], known, tried=bool(own), answer=self._rows[0]["answer"])
+            found = NOT_JUDGED not in {remark.message for remark in remarks}
+            yield self._constant(totals[0], judged=found if known.reads_answer else bool(own))
             return
         yield from self._absurd(
             named, totals, max(bench.totals, default=-math.inf), style=not known.reads_answer
@@ -246,10 +249,12 @@ class RewardCheck:
             place = self._reward.entry if remark.status == "warn" else None
             yield self._result(remark.name, remark.status, remark.message, file=place)
 
-    def _constant(self, total: float, known: Facts, *, tried: bool, answer: str) -> CheckResult:
-        """Nothing made a difference; where right is more than an answer in a dress, that proves little."""
-        blind = known.reads_question or structured(answer) if known.reads_answer else not tried
-        if known.reads_completion and blind:
+    def _trace(self, rows: Sequence[ScoreRow]) -> frozenset[int]:
+        return lines_run(self._reward, self._files, rows, self._limits)
+
+    def _constant(self, total: float, *, judged: bool) -> CheckResult:
+        """Nothing made a difference; that proves little where right is more than an answer in a dress."""
+        if not judged:
             text = (
                 f"not judged: every completion tried scored {total:g}; a case with a good one would show more"
             )
@@ -298,8 +303,9 @@ def _scored(sample: str, outcome: Score | RewardError, expect: float | None = No
 
 
 def _first_of_each(faults: Iterator[tuple[str, RewardError]]) -> list[tuple[str, RewardError]]:
-    """One fault per place and message, so that a reward broken on every row says so once."""
+    """One fault per place and kind, so that a reward broken on every row says so once."""
     seen: dict[tuple[str | None, int | None, str], tuple[str, RewardError]] = {}
     for name, error in faults:
-        seen.setdefault((error.file, error.line, error.message), (name, error))
+        kind = error.message.partition(":")[0] if " raised " in error.message else error.message[-60:]
+        seen.setdefault((error.file, error.line, kind), (name, error))
     return list(seen.values())

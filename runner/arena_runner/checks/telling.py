@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +18,7 @@ from arena_runner.checks.bench import TOLERANCE, Bench, Liked, known, means
 from arena_runner.checks.mutants import Task, dressed
 from arena_runner.checks.reading import UNREAD, Facts
 from arena_runner.checks.search import searched
+from arena_runner.sandbox import ScoreRow
 
 TELLS = 0.95
 """share of rows on which the right answer must be paid more than a wrong one"""
@@ -26,6 +27,8 @@ HACKED = 0.9
 LOST = 0.25
 """of the way from wrong to right, the most that a harmless difference may cost without a remark"""
 HALF = 0.5
+WRONG = (("wrong", "another"), ("nonsense", "nothing"))
+"""pairs of which a fault pays both"""
 UNBOUNDED = 10.0
 """times the pay of a right answer: beyond it, a score seems to grow with the text"""
 NOT_JUDGED = (
@@ -92,8 +95,9 @@ def judge(
     yield from _tells(bench, found, liked)
     yield from _hacked(bench, found[:ROWS], rows, liked)
     yield from _robust(bench, found[0], liked, setting.facts)
-    yield from _bounded(bench, found[0], liked, setting.tokens)
-    yield from _told_of(tried, liked, rows, setting.prompt)
+    yield from _bounded(bench, found[0], liked, setting.tokens, beside=forms.values())
+    if liked.tells:
+        yield from _told_of(tried, liked, rows, setting.prompt)
 
 
 def _styled(bench: Bench, task: Task, liked: Liked, setting: Setting) -> Iterator[Remark]:
@@ -114,6 +118,9 @@ def _innocent(
         return False
     if facts.reads_question or mutants.structured(task.answer):
         return True  # what is right is more than the answer in a dress
+    asked = [ScoreRow(task.question, task.answer, dressed(form, task.answer)) for form in forms.values()]
+    if bench.trace is not None and facts.answer_lines - (ran := bench.trace(asked)) and ran:
+        return True  # where it reads the answer, nothing that was tried has come
     swapped = Task(task.question, task.other, task.answer, task.answer)
     here, there = bench.dress(task, forms, right=True), bench.dress(swapped, forms, right=False)
     return any(abs(here[name] - there[name]) > TOLERANCE for name in forms)
@@ -122,15 +129,18 @@ def _innocent(
 def _tells(bench: Bench, tasks: Sequence[Task], liked: Liked) -> Iterator[Remark]:
     told, examples = 0, []
     for task in tasks:
-        pair = {"right": dressed(liked.form, task.answer), "wrong": dressed(liked.form, task.other)}
-        more = {"another": dressed(liked.form, task.another)}
-        paid = bench.score(task, pair)
-        # One wrong answer that is paid may mean the same; two are evidence.
-        if paid["right"] > min(paid["wrong"], *bench.score(task, more).values()) + TOLERANCE:
+        wrong = (task.other, task.another)
+        texts = {"right": task.answer, "wrong": wrong[0], "another": wrong[1], "nonsense": "qwertz"}
+        texts = {name: dressed(liked.form, text) for name, text in texts.items()} | {"nothing": ""}
+        paid = bench.score(task, texts)
+        # One wrong answer that is paid may mean the same; two are evidence, and so are two that say nothing.
+        least = {max(pair, key=paid.__getitem__): min(map(paid.__getitem__, pair)) for pair in WRONG}
+        name, most = max(least.items(), key=lambda one: one[1])
+        if paid["right"] > most + TOLERANCE:
             told += 1
         else:
             examples.append(
-                f"{_short(pair['wrong'])} scored {paid['wrong']:g} and {_short(pair['right'])} "
+                f"{_short(texts[name])} scored {paid[name]:g} and {_short(texts['right'])} "
                 f"{paid['right']:g} for {_short(task.question)}"
             )
     share = told / len(tasks)
@@ -202,10 +212,16 @@ def _cut_off(told: Mapping[str, bool], *, marked: bool) -> Iterator[str]:
         yield mutants.WINDOWS[3]
 
 
-def _bounded(bench: Bench, task: Task, liked: Liked, tokens: int) -> Iterator[Remark]:
+def _bounded(
+    bench: Bench, task: Task, liked: Liked, tokens: int, beside: Iterable[str] = ()
+) -> Iterator[Remark]:
     """Nothing a model may write is worth ten right answers, or costs as much."""
-    huge = dressed(liked.form, task.answer) + "\n" + "word " * tokens
-    texts = {"a huge completion": huge, "a huge number": mutants.filled(liked.form, "987654321")}
+    right, number = dressed(liked.form, task.answer), "987654321"
+    texts = {"a huge completion": right + "\n" + "word " * tokens}
+    texts["a huge number"] = mutants.filled(liked.form, number)
+    for form in beside:  # another number that it reads, such as how sure the model is
+        said = mutants.filled(form, number)
+        texts[f"the right answer with {_short(said)}"] = f"{right}\n{said}"
     for name, paid in bench.score(task, texts).items():
         if abs(paid) > UNBOUNDED * max(1.0, abs(liked.right)):
             text = f"{name} scores {paid:g}, the right answer {liked.right:g}: the score has no bounds"
