@@ -55,8 +55,6 @@ NAMES = {
     "sympy.parsing.sympy_parser.parse_expr": _RUNS_TEXT,
     "builtins.eval": _RUNS_TEXT,
     "builtins.exec": _RUNS_TEXT,
-    "numexpr.evaluate": _RUNS_TEXT,
-    "pandas.eval": _RUNS_TEXT,
     "yaml.unsafe_load": _PICKLE,
     **{f"os.{call}{kind}": _PROCESS for call in ("exec", "spawn") for kind in ("l", "v", "vp", "ve", "lp")},
 }

@@ -166,7 +166,7 @@ class _Saying:
                 return f"{{{self._fields[-self._gaps]}}}" if -self._gaps in self._fields else REASONING
             said = self.all_of(value[2])
             wanted = 1 if any(f"{{{field}}}" in said for field in self._fields.values()) else 0
-            return said * max(min(value[0], 3), min(wanted, value[1]))
+            return said * int(max(min(value[0], 3), min(wanted, value[1])))
         if kind is sre.GROUPREF:
             return str(self._said.get(value, ""))
         if kind in {sre.BRANCH, sre.ASSERT}:

@@ -16,7 +16,7 @@ from arena_gitops.spec.job import RewardCase, RewardInput
 from arena_gitops.spec.reward_source import suspicions
 from arena_gitops.spec.secret import lacking
 from arena_gitops.spec.wire import CheckResult, SampleScore
-from arena_runner.checks.bench import Bench
+from arena_runner.checks.bench import Bench, shortened
 from arena_runner.checks.mutants import forms
 from arena_runner.checks.patterns import own_forms
 from arena_runner.checks.reading import facts
@@ -42,6 +42,8 @@ HANGS = 1
 """calls that may run into their time limit before a check stops waiting for more of them"""
 GATED = ("network", "files", "process tree", "unprivileged user")
 """walls worth a warning when they do not stand"""
+PROBED = 8
+"""rows that right answers are probed on; on the others, right is only held against wrong"""
 FEW, FEWER = 3, 1
 """rows that every form of an answer is tried on; a judge behind the network costs money"""
 
@@ -49,7 +51,7 @@ FEW, FEWER = 3, 1
 def probes(rows: Sequence[Mapping[str, str]]) -> list[tuple[str, ScoreRow]]:
     """Name and call: right answers in several dresses, another row's answer, and what models really emit."""
     calls: list[tuple[str, ScoreRow]] = []
-    for number, row in enumerate(rows):
+    for number, row in enumerate(rows[:PROBED]):
         question, answer = row["question"], row["answer"]
         other = rows[(number + 1) % len(rows)]["answer"]
         last = answer.split()[-1] if answer.split() else answer
@@ -198,8 +200,12 @@ class RewardCheck:
             for number, ((name, _), score) in enumerate(zip(named, scores, strict=True), 1)
         )
         yield self._result("probes", "pass", message).model_copy(update={"scores": samples})
-        yield from self._repeat(named, scores)
-        yield from self._judgement(pool, named, totals)
+        bench = Bench(lambda rows: pool.score_each(rows, hangs=HANGS), self._trace)
+        verdicts = list(self._judgement(bench, named, totals))
+        kept = {} if self._reward.network == "full" else bench.kept
+        seen = [*named, *((f"the completion {shortened(row.completion)}", row) for row in kept)]
+        yield from self._repeat(seen, [*scores, *kept.values()])
+        yield from verdicts
 
     def _repeat(self, named: Sequence[tuple[str, ScoreRow]], first: Sequence[Score]) -> Iterator[CheckResult]:
         """Score once more, in another process and in the opposite order."""
@@ -217,10 +223,9 @@ class RewardCheck:
         yield self._result("repeat", "pass", "the same scores again in another process and order")
 
     def _judgement(
-        self, pool: RewardPool, named: Sequence[tuple[str, ScoreRow]], totals: Sequence[float]
+        self, bench: Bench, named: Sequence[tuple[str, ScoreRow]], totals: Sequence[float]
     ) -> Iterator[CheckResult]:
         """Right against wrong in the reward's own form, and everything that earns nothing."""
-        bench = Bench(lambda rows: pool.score_each(rows, hangs=HANGS), self._trace)
         few = FEWER if self._reward.network == "full" else FEW
         files = [self._reward.entry, *(name for name in self._python if name != self._reward.entry)]
         sources = [(self._files / name).read_text("utf-8", errors="replace") for name in files]
@@ -229,7 +234,7 @@ class RewardCheck:
         remarks = list(
             judge(
                 bench,
-                self._rows,
+                self._rows[:PROBED] if few == FEWER else self._rows,
                 forms(self._reward.cases, own),
                 few=few,
                 setting=replace(self._setting, facts=known),
@@ -237,10 +242,13 @@ class RewardCheck:
         )
         for name, error in _first_of_each(iter(bench.faults)):
             yield self._fault("probes", error, f"on {name}: ")
+        if bench.hung:
+            return
         seen = [*totals, *bench.totals]
         if max(seen) - min(seen) < TOLERANCE:
             found = NOT_JUDGED not in {remark.message for remark in remarks}
-            yield self._constant(totals[0], judged=found if known.reads_answer else bool(own))
+            judged = (found if known.reads_answer else bool(own)) or not known.reads_completion
+            yield self._constant(totals[0], judged=judged)
             return
         yield from self._absurd(
             named, totals, max(bench.totals, default=-math.inf), style=not known.reads_answer

@@ -23,6 +23,9 @@ from arena_runner.checks.splits import check_splits
 from arena_runner.checks.telling import Setting
 from arena_runner.sandbox import Limits, RewardError
 
+ROWS = 64
+"""rows of a dataset that a reward is asked about"""
+
 
 def run_checks(
     request: CheckRequest,
@@ -45,7 +48,7 @@ def run_checks(
     rows: Sequence[Mapping[str, str]] = ()
     dataset, reward = request.inputs.dataset, request.inputs.reward
     if dataset is not None and dataset.digest is not None:
-        check = DatasetCheck(dataset, blob_path(dataset.digest))
+        check = DatasetCheck(dataset, blob_path(dataset.digest), keep=ROWS)
         yield from check.run()
         yield from check_splits(request, check.questions)
         rows = check.rows

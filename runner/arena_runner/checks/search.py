@@ -6,14 +6,15 @@ paid more is taken further. Bounded by calls, not by time, so that a verdict is 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise, zip_longest
 
 from arena_runner.checks.bench import TOLERANCE, Bench, Liked, known, means
 from arena_runner.checks.mutants import Task, drawn
 
-STARTS, ROUNDS, TRIED = 2, 3, 200
-"""forms to begin with, steps, and forms tried in a step"""
+STARTS, OWN, ROUNDS, TRIED = 2, 4, 3, 300
+"""forms to begin with, the reward's own among the rest, steps, and forms tried in a step"""
 ONE = "{final}"
 
 
@@ -28,12 +29,14 @@ def searched(
         liked: The forms tried so far, the best first.
         marks: Literals of the reward's source.
     """
-    best = [(one.right, one.form) for one in liked[:STARTS]]
+    own = [one for one in liked[STARTS:] if "its own pattern" in one.name and ONE in one.form]
+    best = [(one.right, one.form) for one in (*liked[:STARTS], *own[:OWN])]
     best.append((min(score for score, _ in best), ONE))
     seen = {form for _, form in best}
     for _ in range(ROUNDS):
-        steps = [step for _, form in best for step in _steps(form, marks) if step not in seen and drawn(step)]
-        steps = list(dict.fromkeys(steps))[:TRIED]
+        each = [[step for step in _steps(form, marks) if step not in seen] for _, form in best]
+        in_turn = chain.from_iterable(zip_longest(*each))  # none is crowded out
+        steps = [step for step in dict.fromkeys(in_turn) if step is not None and drawn(step)][:TRIED]
         seen.update(steps)
         paid = bench.dress(tasks[0], {step: step for step in steps}, right=True)
         wrong = bench.dress(tasks[0], {step: step for step in steps}, right=False)
@@ -58,6 +61,9 @@ def _steps(form: str, marks: Sequence[str]) -> Iterator[str]:
         yield f"{form}\n{mark}"
         yield f"{form} {mark}"
         yield f"{mark}: {form}"
+        if ONE in form and re.fullmatch(r"[\w-]+", mark):
+            for inner in (f"<{mark}>{ONE}</{mark}>", f"{mark}: {ONE}", f"{mark}={ONE}"):
+                yield form.replace(ONE, inner)
     for first, second in pairwise(escaped):
         yield f"{first}\n{form}\n{second}"
         yield f"{first}{form}{second}"

@@ -11,10 +11,11 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Literal
 
 from arena_runner.checks import mutants
-from arena_runner.checks.bench import TOLERANCE, Bench, Liked, known, means
+from arena_runner.checks.bench import TOLERANCE, Bench, Liked, known, means, shortened
 from arena_runner.checks.mutants import Task, dressed
 from arena_runner.checks.reading import UNREAD, Facts
 from arena_runner.checks.search import searched
@@ -34,6 +35,8 @@ UNBOUNDED = 10.0
 NOT_JUDGED = (
     "not judged: no form was found in which a right answer is paid more; a case with one would show it"
 )
+MORE = 3
+"""other forms in which a row may be told"""
 ROWS = 4
 """rows that a mutant must be paid on"""
 
@@ -92,7 +95,7 @@ def judge(
     if not liked.tells and _innocent(bench, found[0], tried, forms, setting.facts):
         yield Remark("discrimination", "pass", NOT_JUDGED)
         return
-    yield from _tells(bench, found, liked)
+    yield from _tells(bench, found, liked, [one.form for one in tried if one.tells])
     yield from _hacked(bench, found[:ROWS], rows, liked)
     yield from _robust(bench, found[0], liked, setting.facts)
     yield from _bounded(bench, found[0], liked, setting.tokens, beside=forms.values())
@@ -126,30 +129,38 @@ def _innocent(
     return any(abs(here[name] - there[name]) > TOLERANCE for name in forms)
 
 
-def _tells(bench: Bench, tasks: Sequence[Task], liked: Liked) -> Iterator[Remark]:
-    told, examples = 0, []
+def _tells(bench: Bench, tasks: Sequence[Task], liked: Liked, others: Sequence[str]) -> Iterator[Remark]:
+    """On how many rows the right answer is paid more, in the form that is liked or in another that tells."""
+    forms = dict.fromkeys([liked.form, liked.form.replace("{final}", "{answer}"), *others[:MORE]])
+    missed = []
     for task in tasks:
-        wrong = (task.other, task.another)
-        texts = {"right": task.answer, "wrong": wrong[0], "another": wrong[1], "nonsense": "qwertz"}
-        texts = {name: dressed(liked.form, text) for name, text in texts.items()} | {"nothing": ""}
-        paid = bench.score(task, texts)
-        # One wrong answer that is paid may mean the same; two are evidence, and so are two that say nothing.
-        least = {max(pair, key=paid.__getitem__): min(map(paid.__getitem__, pair)) for pair in WRONG}
-        name, most = max(least.items(), key=lambda one: one[1])
-        if paid["right"] > most + TOLERANCE:
-            told += 1
-        else:
-            examples.append(
-                f"{_short(texts[name])} scored {paid[name]:g} and {_short(texts['right'])} "
-                f"{paid['right']:g} for {_short(task.question)}"
-            )
-    share = told / len(tasks)
-    if share >= TELLS:
+        wrongs = list(takewhile(bool, (_wrongly(bench, task, form) for form in forms)))
+        missed += [wrongs[0]] if len(wrongs) == len(forms) else []
+    told = len(tasks) - len(missed)
+    if told / len(tasks) >= TELLS:
         text = f"right answers {liked.name} score {liked.right:g}, wrong ones {liked.wrong:g}"
         yield Remark("discrimination", "pass", text)
         return
     text = f"the right answer ({liked.name}) is paid more than a wrong one on {told} of {len(tasks)} rows"
-    yield Remark("discrimination", "warn", f"{text}: {examples[0]}")
+    yield Remark("discrimination", "warn", f"{text}: {missed[0]}")
+
+
+def _wrongly(bench: Bench, task: Task, form: str) -> str:
+    """What is paid as much as the right answer in a form; empty where nothing is.
+
+    One wrong answer that is paid may mean the same; two are evidence, and so are two that say nothing.
+    """
+    texts = {"right": task.answer, "wrong": task.other, "another": task.another, "nonsense": "qwertz"}
+    texts = {name: dressed(form, text) for name, text in texts.items()} | {"nothing": ""}
+    paid = bench.score(task, texts)
+    least = {max(pair, key=paid.__getitem__): min(map(paid.__getitem__, pair)) for pair in WRONG}
+    name, most = max(least.items(), key=lambda one: one[1])
+    if paid["right"] > most + TOLERANCE:
+        return ""
+    return (
+        f"{shortened(texts[name])} scored {paid[name]:g} and {shortened(texts['right'])} {paid['right']:g} "
+        f"for {shortened(task.question)}"
+    )
 
 
 def _hacked(
@@ -221,7 +232,7 @@ def _bounded(
     texts["a huge number"] = mutants.filled(liked.form, number)
     for form in beside:  # another number that it reads, such as how sure the model is
         said = mutants.filled(form, number)
-        texts[f"the right answer with {_short(said)}"] = f"{right}\n{said}"
+        texts[f"the right answer with {shortened(said)}"] = f"{right}\n{said}"
     for name, paid in bench.score(task, texts).items():
         if abs(paid) > UNBOUNDED * max(1.0, abs(liked.right)):
             text = f"{name} scores {paid:g}, the right answer {liked.right:g}: the score has no bounds"
@@ -256,8 +267,3 @@ def _words(form: str) -> Iterator[str]:
     for ours in (mutants.REASONING, "The answer is", "Answer:"):
         bare = bare.replace(ours, " ")
     yield from re.findall(r"[^\W\d_]{3,}", bare)
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return repr(line if len(line) <= 60 else line[:60] + "…")

@@ -188,6 +188,7 @@ class RewardPool:
                     return False
         except Hung:
             fault = self._fault(process, f"the reward took longer than {self._limits.call_timeout_s:g} s")
+            fault.hung = True
             outcomes.append(fault)
             patience.ends_with(fault, hung=True)
             return False

@@ -28,13 +28,21 @@ class RewardError(CheckFailedError):
     """The user's reward is at fault: what it did, at which line of which of the user's files."""
 
     def __init__(
-        self, message: str, file: str | None = None, line: int | None = None, *, output: str = ""
+        self,
+        message: str,
+        file: str | None = None,
+        line: int | None = None,
+        *,
+        output: str = "",
+        hung: bool = False,
     ) -> None:
         self.message = message
         self.file = file
         self.line = line
         self.output = output
         """what the user's code had printed, bounded"""
+        self.hung = hung
+        """whether a call ran into its time limit"""
         place = f"{file}:{line}: " if file and line else f"{file}: " if file else ""
         super().__init__(place + message)
 

@@ -1,18 +1,20 @@
 """Fifteen kinds of reward bug that people have reported in public, and fifteen rewards without one.
 
 The bugs are re-created in our own words in `corpus/bugs`; each must be caught by the check that is meant to see it,
-with a message that names it. Of the clean rewards at most one may get a remark.
+with a message that names it. Of fifteen clean rewards at most one may get a remark. The blind sets were written before
+any of theirs had been checked; what was seen at first sight, before the checks learned from them, is in runner/LOG.md.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from arena_gitops.spec.wire import CheckRequest
+from arena_gitops.spec.wire import CheckRequest, CheckResult
 from arena_runner.checks import run_checks
 from arena_runner.sandbox import Limits
 
@@ -109,18 +111,31 @@ CAUGHT = {
 }
 """bug → the verdict that must see it: check, status, part of its message"""
 ABOUT_THIS_MACHINE = {"sandbox"}
-KINDS = ("bugs", "clean", "held_out", "fresh")
+CLEAN = ("clean", "held_out", "fresh", "blind_clean", "blind2_clean")
+BLIND = {
+    name: case
+    for file in ("blind.json", "blind2.json")
+    for name, case in json.loads((CORPUS / file).read_text()).items()
+}
+"""name → its rows, its prompt, and for a bug the checks of which one must see it"""
+SHARED = {"numbers": NUMBERS, "cities": CITIES, "numbers and an unreadable one": [*NUMBERS, UNREADABLE]}
+KINDS = ("bugs", "blind_bugs", "blind2_bugs", *CLEAN)
 MUST_CATCH, MAY_ALARM = 14, 1
+LIMIT_S = 2.0
+SIDE_BY_SIDE = 3
 
 
 def found(folder: str, name: str, tmp_path: Path):
     """Every verdict about one reward of the corpus."""
     source = (CORPUS / folder / f"{name}.py.txt").read_bytes()
-    return checked(source, ROWS.get(name, NUMBERS), tmp_path)
+    if "blind" not in folder:
+        return checked(source, ROWS.get(name, NUMBERS), tmp_path)
+    rows = BLIND[name]["rows"]
+    return checked(source, SHARED[rows] if isinstance(rows, str) else rows, tmp_path, BLIND[name]["prompt"])
 
 
-def checked(source: bytes, rows: list[tuple[str, str]], tmp_path: Path):
-    """Every verdict about a reward over these rows."""
+def checked(source: bytes, rows: list[tuple[str, str]], tmp_path: Path, prompt: str | None = None):
+    """Every verdict about a reward over these rows, asked for by this prompt."""
     table = "".join(json.dumps({"question": q, "answer": a}) + "\n" for q, a in rows).encode()
     blobs = {}
     for data in (source, table):
@@ -134,11 +149,14 @@ def checked(source: bytes, rows: list[tuple[str, str]], tmp_path: Path):
     dataset["column_mapping"] = {"question": "question", "answer": "answer"}
     body = {
         "address": "experiment/e",
-        "manifest": {"algorithm": {"name": "GRPO"}},
+        "manifest": {
+            "algorithm": {"name": "GRPO"},
+            "environment": {"prompt_template": {"user_1": prompt}} if prompt else {},
+        },
         "inputs": {"dataset": dataset, "reward": reward},
     }
     request = CheckRequest.model_validate(body)
-    return list(run_checks(request, blobs.__getitem__, limits=Limits(call_timeout_s=1.0)))
+    return list(run_checks(request, blobs.__getitem__, limits=Limits(call_timeout_s=LIMIT_S)))
 
 
 def names(folder: str) -> list[str]:
@@ -149,7 +167,13 @@ def names(folder: str) -> list[str]:
 def verdicts(tmp_path_factory):
     """All of the corpus, checked once."""
     folder = tmp_path_factory.mktemp("corpus")
-    return {kind: {name: found(kind, name, folder) for name in names(kind)} for kind in KINDS}
+    every = [(kind, name) for kind in KINDS for name in names(kind)]
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as threads:
+        results = threads.map(lambda one: found(*one, folder), every)
+    told: dict[str, dict[str, list[CheckResult]]] = {kind: {} for kind in KINDS}
+    for (kind, name), verdicts in zip(every, results, strict=True):
+        told[kind][name] = verdicts
+    return told
 
 
 def alarms(results):
@@ -158,7 +182,7 @@ def alarms(results):
 
 def test_the_corpus_has_fifteen_of_each():
     assert names("bugs") == sorted(CAUGHT)
-    assert [len(names(kind)) for kind in KINDS] == [15] * 4
+    assert {kind: len(names(kind)) for kind in KINDS} == dict.fromkeys(KINDS, 15)
 
 
 def test_at_least_fourteen_kinds_of_bug_are_caught_by_the_check_meant_for_them(verdicts):
@@ -172,7 +196,17 @@ def test_at_least_fourteen_kinds_of_bug_are_caught_by_the_check_meant_for_them(v
     assert len(CAUGHT) - len(missed) >= MUST_CATCH, missed
 
 
-@pytest.mark.parametrize("kind", ["clean", "held_out", "fresh"])
+@pytest.mark.parametrize("kind", ["blind_bugs", "blind2_bugs"])
+def test_at_least_fourteen_bugs_of_a_blind_set_are_caught(verdicts, kind):
+    missed = {
+        name: [(r.name, r.status, r.message) for r in results]
+        for name, results in verdicts[kind].items()
+        if not any(r.name in BLIND[name]["caught"] for r in alarms(results))
+    }
+    assert len(names(kind)) - len(missed) >= MUST_CATCH, missed
+
+
+@pytest.mark.parametrize("kind", CLEAN)
 def test_at_most_one_clean_reward_gets_a_remark(verdicts, kind):
     alarmed = {
         name: [(r.name, r.status, r.message) for r in found]
@@ -185,14 +219,16 @@ def test_at_most_one_clean_reward_gets_a_remark(verdicts, kind):
 def test_no_clean_reward_fails(verdicts):
     failed = {
         n: r
-        for n, results in (verdicts["clean"] | verdicts["held_out"] | verdicts["fresh"]).items()
+        for kind in CLEAN
+        for n, results in verdicts[kind].items()
         if (r := [x for x in results if x.status == "fail"])
     }
     assert failed == {}
 
 
 def test_every_remark_about_a_reward_names_its_file(verdicts):
-    places = {r.file for results in verdicts["bugs"].values() for r in alarms(results)}
+    bugs = [verdicts[kind] for kind in ("bugs", "blind_bugs", "blind2_bugs")]
+    places = {r.file for found in bugs for results in found.values() for r in alarms(results)}
     assert places == {"rewards/r.py"}
 
 

@@ -212,3 +212,53 @@ def test_a_score_that_is_no_number_is_recorded_in_words(check):
     (score,) = check("def reward(q, a, c): return 1 / (len(c) - 1)", cases=[case])["cases", "fail"].scores
     assert score.total is None
     assert "ZeroDivisionError" in score.error
+
+
+def test_a_reward_for_style_is_not_asked_for_right_answers(check):
+    found = check("def reward(q, a, c): return float(5 <= len(c.split()) <= 50)")
+    assert "it does not read the answer" in found["discrimination", "pass"].message
+    assert not [key for key in found if key[1] != "pass" and key[0] != "sandbox"]
+
+
+def test_what_never_ran_is_said_not_to_be_judged(check):
+    source = """
+def reward(question, answer, completion):
+    if sum(map(ord, completion)) % 9973 != 77:
+        return 0.1 * (len(completion) > 40)
+    return 1.0 if answer in completion else 0.0
+"""
+    found = check(source)
+    assert "a case with one would show it" in found["discrimination", "pass"].message
+
+
+def test_an_answer_that_was_read_and_made_no_difference_is_warned_about(check):
+    source = """
+def reward(question, answer, completion):
+    right = answer in completion
+    return 0.1 * (len(completion) > 40) + 0 * right
+"""
+    assert "on 0 of 2 rows" in check(source)["discrimination", "warn"].message
+
+
+def test_a_form_in_several_pieces_is_found_by_what_is_paid(check):
+    source = """
+def reward(question, answer, completion):
+    if "PLAN" not in completion or "result" not in completion:
+        return 0.0
+    tail = completion.split("PLAN")[1]
+    return 1.0 if tail.strip().endswith("result=" + answer.split()[-1]) else 0.2
+"""
+    assert ("discrimination", "pass") in check(source)
+
+
+def test_a_length_penalty_is_no_window(check):
+    source = """
+import re
+def reward(question, answer, completion):
+    found = re.findall(r"<answer>([0-9]+)</answer>", completion)
+    right = bool(found) and found[-1] == answer.split()[-1]
+    return right * max(0.0, 1.0 - len(completion) / 2000)
+"""
+    found = check(source)
+    assert ("robustness", "pass") in found
+    assert ("robustness", "warn") not in found

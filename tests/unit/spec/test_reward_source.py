@@ -16,6 +16,13 @@ from arena_gitops.spec.reward_source import suspicions
         ("import os as o\n\no.system('ls')\n", 3, "os.system"),
         ("from os import system as s\ns('ls')\n", 2, "os.system"),
         ("import signal\nsignal.alarm(1)\n", 2, "signal.alarm"),
+        ("import os\nos.system = None\n", 2, "os.system"),
+        ("from threading import Thread\n", 1, "import threading:"),
+        (
+            "from sympy.parsing.sympy_parser import parse_expr as p\np('1')\n",
+            2,
+            "sympy.parsing.sympy_parser.parse_expr",
+        ),
     ],
 )
 def test_a_suspicion_has_its_line_and_name(source, line, what):
