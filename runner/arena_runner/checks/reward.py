@@ -17,6 +17,7 @@ from arena_gitops.spec.reward_source import suspicions
 from arena_gitops.spec.secret import lacking
 from arena_gitops.spec.wire import CheckResult, SampleScore
 from arena_runner.checks.bench import Bench, shortened
+from arena_runner.checks.effects import taken
 from arena_runner.checks.mutants import forms
 from arena_runner.checks.patterns import own_forms
 from arena_runner.checks.reading import facts
@@ -143,9 +144,9 @@ class RewardCheck:
         text = "its code was read, not run: it names secrets, which only a run is given"
         return self._result("secrets", "warn", text)
 
-    def _pool(self) -> RewardPool:
+    def _pool(self, *, watched: bool = False) -> RewardPool:
         secrets = secret_values(self._reward.secrets, from_environment(os.environ))
-        return RewardPool(self._reward, self._files, limits=self._limits, secrets=secrets)
+        return RewardPool(self._reward, self._files, limits=self._limits, secrets=secrets, watched=watched)
 
     def _walls(self, pool: RewardPool) -> Iterator[CheckResult]:
         weak = [wall for wall in pool.walls if not wall.raised and wall.name in GATED]
@@ -210,7 +211,7 @@ class RewardCheck:
     def _repeat(self, named: Sequence[tuple[str, ScoreRow]], first: Sequence[Score]) -> Iterator[CheckResult]:
         """Score once more, in another process and in the opposite order."""
         rows = [row for _, row in named]
-        with self._pool() as other:
+        with self._pool(watched=True) as other:
             again = other.score_each(rows[::-1], hangs=HANGS)[::-1]
         for (name, _), old, new in zip(named, first, again, strict=True):
             if old != new:
@@ -221,6 +222,14 @@ class RewardCheck:
                 yield self._result("repeat", status, text, file=self._reward.entry)
                 return
         yield self._result("repeat", "pass", "the same scores again in another process and order")
+        calls = {
+            name: score.watched
+            for (name, _), score in zip(named, again, strict=True)
+            if isinstance(score, Score)
+        }
+        for remark in taken({name: call for name, call in calls.items() if call}, self._reward.network):
+            place = self._reward.entry if remark.status == "warn" else None
+            yield self._result(remark.name, remark.status, remark.message, file=place)
 
     def _judgement(
         self, bench: Bench, named: Sequence[tuple[str, ScoreRow]], totals: Sequence[float]

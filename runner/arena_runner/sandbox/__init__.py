@@ -5,7 +5,7 @@ from __future__ import annotations
 from arena_runner.sandbox.box import inside
 from arena_runner.sandbox.limits import Limits, Wall
 from arena_runner.sandbox.pool import RewardPool
-from arena_runner.sandbox.score import RewardError, Score, ScoreRow
+from arena_runner.sandbox.score import RewardError, Score, ScoreRow, Watched
 from arena_runner.sandbox.secrets import from_environment, secret_values
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Score",
     "ScoreRow",
     "Wall",
+    "Watched",
     "from_environment",
     "inside",
     "secret_values",

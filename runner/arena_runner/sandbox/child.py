@@ -11,6 +11,7 @@ descriptors of their own: what users print goes elsewhere and cannot be mistaken
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import inspect
 import json
@@ -27,13 +28,14 @@ from numbers import Real
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the cost of importing typing in every worker
 if TYPE_CHECKING:
-    from arena_runner.sandbox import walls
+    from arena_runner.sandbox import walls, watching
 else:
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import walls
+    import watching
 
     del sys.path[0]
-    del sys.modules["walls"]  # a user's file may have this name
+    del sys.modules["walls"], sys.modules["watching"]  # a user's file may have these names
 
 Frame = dict[str, object]
 LONGEST = 400
@@ -226,6 +228,8 @@ def serve(channel: Channel, config: Frame) -> None:
         return
     channel.send({"ready": True, "file": reward.file, "line": reward.line})
     ask = reward.value if config.get("answers") == "value" else reward.score
+    if config.get("watched"):
+        ask = functools.partial(watching.Watch().asked, ask)
     while (frame := channel.receive()) is not None:
         for arguments in frame["calls"]:  # type: ignore[attr-defined]  # JSON from our own parent
             answer = ask(arguments)

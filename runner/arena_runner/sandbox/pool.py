@@ -19,7 +19,7 @@ from arena_runner.sandbox.box import Box
 from arena_runner.sandbox.limits import Limits, Wall
 from arena_runner.sandbox.packages import Wheels, python_with
 from arena_runner.sandbox.process import Ended, Frame, Hung, Process, Program
-from arena_runner.sandbox.score import RewardError, Score, ScoreRow
+from arena_runner.sandbox.score import RewardError, Score, ScoreRow, Watched
 from arena_runner.sandbox.secrets import Veil
 
 BATCH = 64
@@ -59,6 +59,7 @@ class RewardPool:
         call_timeout_s: float | None = None,
         secrets: Mapping[str, str] | None = None,
         wheels: Wheels | None = None,
+        watched: bool = False,
     ) -> None:
         """Prepare; nothing is started yet.
 
@@ -70,6 +71,7 @@ class RewardPool:
             call_timeout_s: shorthand for the one limit people change.
             secrets: values of the names in `reward.secrets`; others are not passed on.
             wheels: what `reward.requirements` need; without them this machine's package index is asked.
+            watched: whether scores say what each call took and touched.
         """
         limits = limits or Limits()
         if call_timeout_s is not None:
@@ -81,6 +83,7 @@ class RewardPool:
         self._veil = Veil(self._secrets)
         self._workers = workers
         self._wheels = wheels
+        self._watched = watched
         self._idle: queue.SimpleQueue[Process | None] = queue.SimpleQueue()
         self._box: Box | None = None
         self._walls: tuple[Wall, ...] = ()
@@ -95,6 +98,7 @@ class RewardPool:
             self._reward.network,
             self._secrets,
             python_with(self._reward.requirements, entry=self._reward.entry, wheels=self._wheels),
+            watched=self._watched,
         )
         self._box = Box.make(self._files, tuple(self._reward.files))
         try:
@@ -202,10 +206,10 @@ class RewardPool:
     def _outcome(self, process: Process, frame: Frame) -> Score | RewardError:
         match frame:
             case {"score": float(total)} if math.isfinite(total):
-                return Score(total)
+                return Score(total, watched=_watched(frame))
             case {"parts": dict(parts)} if parts and all(math.isfinite(part) for part in parts.values()):
                 named = {self._veil.over(str(name)): part for name, part in parts.items()}
-                return Score(math.fsum(parts.values()), named)
+                return Score(math.fsum(parts.values()), named, _watched(frame))
             case {"error": {"message": str(message), "file": str(file), "line": int(line)}}:
                 return self._error(process, message, file, line)
         raise Ended("it wrote into the sandbox's own channel")
@@ -238,3 +242,11 @@ class RewardPool:
             process.kill()
             problem = self._error(process, fault["message"], fault["file"], fault["line"])
         raise problem
+
+
+def _watched(frame: Frame) -> Watched | None:
+    """What the child says of a call, where it watches; text of the user's, so that nothing of its form is relied on."""
+    match frame.get("watched"):
+        case {"seconds": float(seconds), "peak_bytes": int(peak), "touched": list(touched)}:
+            return Watched(seconds, peak, tuple(str(one) for one in touched))
+    return None

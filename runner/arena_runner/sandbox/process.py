@@ -54,6 +54,8 @@ class Program:
     """what the function gives: a score, or any JSON"""
     shared: tuple[int, ...] = ()
     """descriptors of memory that both sides see, under the same numbers inside"""
+    watched: bool = False
+    """whether every answer says what the call took and touched"""
 
 
 class Output:
@@ -263,6 +265,7 @@ def config(program: Program, box: Box, limits: Limits) -> str:
             "entry": program.entry,
             "function": program.function,
             "answers": program.answers,
+            "watched": program.watched,
             "network": program.network,
             "uid": box.uid,
             "mount": str(box.mount),

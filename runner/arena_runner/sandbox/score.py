@@ -17,11 +17,24 @@ class ScoreRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Watched:
+    """What one call took and touched."""
+
+    seconds: float
+    peak_bytes: int
+    """of its process so far"""
+    touched: tuple[str, ...]
+    """`writes /tmp/x`, `starts bc`, `connects to …`: also what was refused"""
+
+
+@dataclass(frozen=True, slots=True)
 class Score:
     """A finite total, and its named parts when the reward returned a dict."""
 
     total: float
     components: dict[str, float] = field(default_factory=dict)
+    watched: Watched | None = field(default=None, compare=False)
+    """where the pool watches"""
 
 
 class RewardError(CheckFailedError):

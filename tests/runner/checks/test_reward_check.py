@@ -262,3 +262,31 @@ def reward(question, answer, completion):
     found = check(source)
     assert ("robustness", "pass") in found
     assert ("robustness", "warn") not in found
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("open('/tmp/notes.txt', 'a').write(c)", "it writes /tmp/notes.txt"),
+        ("os.environ['SEEN'] = 'yes'", "it sets the environment variable SEEN"),
+        ("socket.create_connection(('10.0.0.1', 80), timeout=0.1)", "it connects to "),
+        ("os.mkdir('/tmp/kept')", "it changes /tmp/kept"),
+    ],
+)
+def test_what_a_call_touches_is_told_also_where_it_is_refused_in_silence(check, body, said):
+    source = f"""
+import contextlib, os, socket
+def reward(q, a, c):
+    with contextlib.suppress(OSError):
+        {body}
+    return float(c.strip() == a.strip())
+"""
+    warned = check(source)["effects", "warn"]
+    assert warned.message.startswith(said)
+    assert warned.file == "rewards/r.py"
+
+
+def test_what_a_reward_takes_is_told(check):
+    found = check(GOOD)
+    assert "for a usual completion" in found["cost", "pass"].message
+    assert found["effects", "pass"].message.startswith("it writes no file")
