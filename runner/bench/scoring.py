@@ -79,7 +79,9 @@ def main() -> None:
     )
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
     options = parser.parse_args()
-    print(f"bare loop: {bare(options.count):,.0f} rewards per CPU second; load average {os.getloadavg()[0]:.1f}")
+    print(
+        f"bare loop: {bare(options.count):,.0f} rewards per CPU second; load average {os.getloadavg()[0]:.1f}"
+    )
     for workers in options.workers:
         clock, own, inside = measured(workers, options.count)
         print(
