@@ -256,6 +256,19 @@ class Sample(_Event):
     reward: float
 
 
+class Filmed(_Event):
+    """An episode of evaluation as the best checkpoint plays it, to look at; the file has been uploaded."""
+
+    type: Literal["replay"] = "replay"
+    member: int
+    step: int
+    steps: int
+    """of the episode"""
+    reward: float
+    """what it paid in all"""
+    files: dict[str, Digest]
+
+
 class Log(_Event):
     """A line for people."""
 
@@ -283,6 +296,7 @@ JobEvent = Annotated[
     | ResumeStateSaved
     | TestScored
     | Sample
+    | Filmed
     | Log
     | Finished,
     Field(discriminator="type"),

@@ -9,6 +9,7 @@ from arena_gitops.spec.job import (
     CheckpointSaved,
     Evaluation,
     Evolution,
+    Filmed,
     Finished,
     JobEvent,
     Lineage,
@@ -71,6 +72,10 @@ def _checkpoint(event: CheckpointSaved) -> str:
     return f"saved {saved.label}, {fitness}, {saved.size_bytes / 1e6:.1f} MB"
 
 
+def _filmed(event: Filmed) -> str:
+    return f"replay of m{event.member} at step {event.step}: {event.steps} steps, paid {event.reward:g}"
+
+
 def _test_scored(event: TestScored) -> str:
     scores = event.scores
     figures = ", ".join(
@@ -95,6 +100,7 @@ _SAY: dict[type, Callable[[Any], str]] = {
     Evolution: _evolution,
     CheckpointSaved: _checkpoint,
     TestScored: _test_scored,
+    Filmed: _filmed,
     Log: _log,
     Finished: _finished,
 }

@@ -9,9 +9,11 @@ from __future__ import annotations
 import importlib
 import math
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -33,9 +35,11 @@ from arena_runner.policies.design import plan
 from arena_runner.policies.port import Algorithm
 from arena_runner.population.member import Member
 from arena_runner.ports import Materials, TrainPorts
+from arena_runner.rollouts import film
 from arena_runner.rollouts.boxes import LONGEST_JUDGED, Boxed, opened
 from arena_runner.rollouts.collected import Collected
-from arena_runner.rollouts.played import OpenWorld, Slice
+from arena_runner.rollouts.film import Camera
+from arena_runner.rollouts.played import OpenWorld, Playing, Slice
 from arena_runner.rollouts.replayed import Replayed
 from arena_runner.rollouts.worlds import open_registered
 from arena_runner.schedule import Schedule, plan_schedule
@@ -57,7 +61,8 @@ def open_classic(
     limits = resumed[0].budgets if resumed else _budgets()
     torch.set_num_threads(limits.threads)
     algorithm = maths(knobs)
-    with _without_denormals(), _worlds(job, manifest, materials) as open_world:
+    with _without_denormals(), _worlds(job, manifest, materials) as worlds:
+        open_world = worlds.open
         crew = _crew(job, manifest, algorithm, open_world)
         cut = slice_of(manifest)
         with closing(_task(crew, open_world, cut, manifest, job.seed)) as task:
@@ -65,18 +70,20 @@ def open_classic(
             standing, best, pages = _stand(resumed, limits, crew, task)
             schedule = plan_schedule(manifest, job.limits, rows=0, per_iteration=cut.steps)
             _announce(job, standing, schedule, ports)
+            held = _held(training, job.seed)
             yield Parts(
                 job=job,
                 schedule=schedule,
                 rules=rules_of(job, manifest),
                 trained=crew,
                 task=task,
-                held=_held(training, job.seed),
+                held=held,
                 origin=origin,
                 best=best,
                 standing=standing,
                 lived=task,
                 pages=pages,
+                film=_film(task, worlds, held.eval[0], training.eval_steps),
             )
 
 
@@ -115,9 +122,18 @@ def _budgets() -> Budgets:
     return Budgets(device="cpu", dtype="float32", threads=1, rows_in_flight=0, tokens_per_backward=0)
 
 
+@dataclass(frozen=True, slots=True)
+class _Worlds:
+    """How environments of a job are made."""
+
+    open: OpenWorld
+    camera: Callable[[], Camera | None]
+    """one that draws, where there are such"""
+
+
 @contextmanager
-def _worlds(job: JobSpec, manifest: Manifest, materials: Materials) -> Iterator[OpenWorld]:
-    """How environments of this job are made: registered ids in this process, custom code in sandboxed ones."""
+def _worlds(job: JobSpec, manifest: Manifest, materials: Materials) -> Iterator[_Worlds]:
+    """Registered ids in this process, custom code in sandboxed ones."""
     given, training = job.inputs.environment, manifest.classic
     assert training is not None
     gym_id = given.gym_id if given is not None else _environment(manifest).name
@@ -127,12 +143,41 @@ def _worlds(job: JobSpec, manifest: Manifest, materials: Materials) -> Iterator[
     longest = training.eval_steps
     if gym_id is not None:
         name = gym_id
-        yield lambda rows, judging: open_registered(name, rows, options, longest if judging else None)
+        yield _Worlds(
+            lambda rows, judging: open_registered(name, rows, options, longest if judging else None),
+            lambda: film.Registered(name, options) if film.draws(name) else None,
+        )
         return
     if given is None or materials.environment is None:
         raise JobError("the job names neither a registered Gymnasium id nor the files of an environment")
     with opened(given.model_copy(update={"env_config": options}), materials) as source:
-        yield lambda rows, judging: Boxed(source, rows, (longest or LONGEST_JUDGED) if judging else None)
+        yield _Worlds(
+            lambda rows, judging: Boxed(source, rows, (longest or LONGEST_JUDGED) if judging else None),
+            lambda: _of_box(Boxed(source, 1)),
+        )
+
+
+def _of_box(world: Boxed) -> Camera | None:
+    if world.films:
+        return film.Custom(world)
+    world.close()
+    return None
+
+
+def _film(
+    task: Playing, worlds: _Worlds, seed: int, longest: int | None
+) -> Callable[[Path], film.Film | None]:
+    """The first episode of evaluation, played by place 0."""
+
+    def make(path: Path) -> film.Film | None:
+        camera = worlds.camera()
+        if camera is None:
+            return None
+        made = film.film(camera, task.player(0), seed, longest)
+        film.save(made, path)
+        return made
+
+    return make
 
 
 def _crew(job: JobSpec, manifest: Manifest, algorithm: Algorithm, open_world: OpenWorld) -> Crew:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -21,6 +21,20 @@ from arena_runner.ports import TrainPorts
 from arena_runner.rollouts.task import Task
 from arena_runner.schedule import Schedule
 from arena_runner.trained import Lived, Trained
+
+
+class Film(Protocol):
+    """What is told of an episode that was filmed (`rollouts.film.Film`)."""
+
+    @property
+    def steps(self) -> int:
+        """Its length."""
+        ...
+
+    @property
+    def paid(self) -> float:
+        """What it paid in all."""
+        ...
 
 
 class JobError(ArenaError):
@@ -55,6 +69,8 @@ class Parts:
     """what a resume needs of the task"""
     pages: Mapping[str, tuple[Path, str]] = field(default_factory=dict)
     """pages of the replay that the run was resumed with"""
+    film: Callable[[Path], Film | None] | None = None
+    """plays an episode of evaluation with place 0 and writes it as a GIF; None: there is nothing to look at"""
 
 
 def read_manifest(job: JobSpec, ports: TrainPorts) -> Manifest:

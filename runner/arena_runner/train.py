@@ -22,10 +22,12 @@ from torch import Tensor
 
 from arena_gitops.errors import ArenaError
 from arena_gitops.spec.job import (
+    Checkpoint,
     CheckpointSaved,
     Evaluation,
     Evolution,
     FailureReason,
+    Filmed,
     Finished,
     JobSpec,
     Lineage,
@@ -292,12 +294,35 @@ class _Run:
             self.evaluate()
         self.export(self.at.members)
         self.save()
-        if not self.parts.held.test:
-            return
         best = checkpoint.best(self.at.exports)
-        self._score("base", self.parts.origin, None, None)
+        if self.parts.held.test:
+            self._score("base", self.parts.origin, None, None)
+            if best is not None:
+                self._score("best", self._best, best.step, best.member)
         if best is not None:
-            self._score("best", self._best, best.step, best.member)
+            self._film(best)
+
+    def _film(self, best: Checkpoint) -> None:
+        """An episode to look at, as the best plays it; a picture is no reason to lose a run."""
+        if self.parts.film is None:
+            return
+        path = self._folder / "replay" / "replay.gif"
+        self.parts.trained.load(0, self._best)
+        try:
+            made = self.parts.film(path)
+        except Exception as problem:  # noqa: BLE001 - drawing is code of users and of libraries; what it says is told
+            self.ports.emit(Log(level="warning", message=f"no replay: {problem}"))
+            return
+        if made is not None:
+            digest = checkpoint.file_digest(path)
+            told = Filmed(
+                member=best.member,
+                step=best.step,
+                steps=made.steps,
+                reward=made.paid,
+                files={path.name: digest},
+            )
+            self.ports.emit(told, {digest: path})
 
     def _score(self, label: str, adapter: Mapping[str, Tensor], step: int | None, member: int | None) -> None:
         """Score one adapter on the test split, in place 0: training is over and its state saved."""

@@ -138,7 +138,8 @@ class Boxed:
         drawn = answer["picture"]
         pixels = np.frombuffer(bytes.fromhex(drawn["bytes"]), np.uint8).reshape(drawn["shape"])
         seen = {name: value[:1] for name, value in self._gathered("seen").items()}
-        return {"pixels": pixels, "seen": seen, "over": bool(answer.get("over", False))}
+        reward, over = float(answer.get("reward", 0.0)), bool(answer.get("over", False))
+        return {"pixels": pixels, "seen": seen, "reward": reward, "over": over}
 
     def close(self) -> None:
         """End every process."""
@@ -159,7 +160,7 @@ class Boxed:
         answers = [hand.answer() for hand in self._hands]
         told = answers[0]
         self.spaces = spaces.read(rebuilt(told["sees"]), rebuilt(told["does"]))
-        self.films = bool(told["films"])
+        self.films, self.fps = bool(told["films"]), float(told["fps"])
         parts = {str(name): (tuple(shape), str(dtype)) for name, shape, dtype in told["parts"]}
         does = self.spaces.does
         if told["masked"]:

@@ -126,6 +126,18 @@ class Playing:
             for n, place in enumerate(places)
         }
 
+    def player(self, place: int) -> Callable[[Arrays], NDArray[Any]]:
+        """What a place does in one episode of one environment, step by step, as when it is judged."""
+        memories: dict[int, Memory] = {}
+
+        def act(seen: Arrays) -> NDArray[Any]:
+            nonlocal memories
+            actions, memories = self._greedy([place], self._tensors(seen, 1), memories)
+            found: NDArray[Any] = actions.flatten(0, 1).numpy()
+            return found
+
+        return act
+
     def state(self) -> dict[str, Tensor]:
         """What a resume needs beside weights: environments, running returns, memory."""
         found = {f"world/{name}": value for name, value in self.world.state().items()}

@@ -49,13 +49,15 @@ def begin(text: str) -> Json:
             raise WrongError(f"it has no {name}", type(first))
     _, info = reset(first, 0)
     parts = leaves(first.observation_space)
+    metadata = getattr(first, "metadata", None) or {}
     state.update(parts=parts, longest=options["longest"], ticks=[0] * len(envs))
     return {
         "sees": described(first.observation_space),
         "does": described(first.action_space),
         "parts": [[name, list(shape), dtype] for name, (shape, dtype, _) in parts.items()],
         "masked": MASK in info and MASK not in parts,
-        "films": "rgb_array" in (getattr(first, "metadata", None) or {}).get("render_modes", ()),
+        "films": "rgb_array" in metadata.get("render_modes", ()),
+        "fps": float(metadata.get("render_fps") or 0),
     }
 
 
@@ -134,7 +136,9 @@ def picture(env: Any) -> Json:
         text = f"render gives a picture of shape (height, width, 3), not {drawn.shape}"
         raise WrongError(text, env.render)
     every = max(1, min(drawn.shape[:2]) // SMALLEST_SIDE)
-    small = np.ascontiguousarray(drawn[::every, ::every])
+    high, wide = (side // every for side in drawn.shape[:2])
+    squares = drawn[: high * every, : wide * every].reshape(high, every, wide, every, 3)
+    small = squares.mean((1, 3)).astype(np.uint8)
     return {"shape": list(small.shape), "bytes": small.tobytes().hex()}
 
 

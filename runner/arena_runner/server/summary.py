@@ -12,6 +12,7 @@ from arena_gitops.spec.job import (
     CheckpointSaved,
     Evaluation,
     Evolution,
+    Filmed,
     Finished,
     JobEvent,
     Lineage,
@@ -62,7 +63,7 @@ def fold(summary: Summary, event: JobEvent) -> Summary:  # noqa: PLR0911 - one a
             return _with_scores(summary, event.scores)
         case Log(level="warning"):
             return _with_warning(summary, event.message)
-        case CheckpointSaved() | ResumeStateSaved() | Metrics() | Sample() | Log() | Finished():
+        case CheckpointSaved() | ResumeStateSaved() | Metrics() | Sample() | Filmed() | Log() | Finished():
             return summary
         case _:
             assert_never(event)

@@ -20,6 +20,7 @@ from arena_gitops.spec.job import (
     JOB_EVENT,
     CheckpointSaved,
     Evolution,
+    Filmed,
     Finished,
     JobEvent,
     JobInputs,
@@ -175,6 +176,9 @@ class Tracker(Controller):
                     run = self._mlflow_run(ledger, pair, ids, record.member)
                     ledger.tag(run, {"arena.lineage": f"g{record.generation}: {_told(record)}"})
                 self._write_lineage(ledger, pair, ids)
+            case Filmed():
+                files = {name: self.world.blobs.existing(digest) for name, digest in event.files.items()}
+                ledger.upload(str(ids["run"]), files, "replay")
             case Finished():
                 self._write_pictures(ledger, pair, ids)
             case _:

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from arena_gitops.spec.job import (
     CheckpointSaved,
     FailureReason,
+    Filmed,
     Finished,
     JobEvent,
     JobInputs,
@@ -228,6 +229,8 @@ def _check_uploads(world: World, event: JobEvent) -> None:
         files = event.checkpoint.files
     elif isinstance(event, ResumeStateSaved):
         files = event.state.files
+    elif isinstance(event, Filmed):
+        files = event.files
     missing = world.blobs.missing(files.values())
     if missing:
         message = f"event {event.seq} names blobs that were not uploaded: {', '.join(missing)}"
