@@ -79,11 +79,12 @@ def crew_of(which, members, /, *, sees=4, does=None, seed=0, **sections):
     """A population of policies without any environment."""
     manifest = manifest_of(which, **sections)
     spaces = Spaces(
-        sees={"obs": Vector(size=sees)},
+        sees={"obs": Vector(size=sees)} if isinstance(sees, int) else sees,
         does=does or Choice(sizes=(3,), starts=(0,), single=True),
     )
     rules = maths(manifest.algorithm)
-    designs = rules.networks(plan(manifest.network, spaces.sees), spaces.does, manifest.algorithm)
+    body = plan(manifest.network, spaces.sees, recurrent=getattr(rules, "RECURRENT", False))
+    designs = rules.networks(body, spaces.does, manifest.algorithm)
     return Crew(rules, designs, manifest.algorithm, manifest.classic, spaces, members=members, seed=seed)
 
 

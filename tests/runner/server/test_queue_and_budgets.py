@@ -15,6 +15,7 @@ from arena_runner.server.executors.local import LocalExecutor
 from arena_runner.server.services import queue, resources, runs
 from arena_runner.server.services.queue import Load
 from arena_runner.server.settings import TierFile, Workers
+from arena_runner.serving.policy_protocol import POLICIES
 
 
 def make(world, *tiers):
@@ -179,12 +180,24 @@ def test_a_run_that_does_not_fit_beside_what_serves_is_not_started(world, build)
     assert state.message.startswith("waits for memory on tier local: 5 of 16 GB are taken")
 
 
-def serve(world):
+def test_policies_are_no_served_models(world, build):
+    """They share one small process on the server's own machine."""
+    resources.put(world, resources.Put(Address("deployment", "chat"), build.deployment(), None))
+    counted = []
+    for model in ("tiny", POLICIES):
+        serve(world, model, number=len(counted) + 1)
+        with world.store.read() as session:
+            counted.append(sum(load.models for load in queue.loads(session, world).values()))
+
+    assert counted == [1, 1]
+
+
+def serve(world, model="tiny", number=1):
     from arena_runner.server.store.tables import RevisionRow
 
     with world.store.write() as session:
-        row = RevisionRow(namespace="main", deployment="chat", number=1, run_id="r", version=1, step=1)
-        row.member, row.digest, row.files, row.model, row.adapter = 0, "sha256:0", {}, {"id": "tiny"}, "a"
+        row = RevisionRow(namespace="main", deployment="chat", number=number, run_id="r", version=1, step=1)
+        row.member, row.digest, row.files, row.model, row.adapter = 0, "sha256:0", {}, {"id": model}, "a"
         row.state, row.message, row.created, row.updated = "serving", "", 0.0, 0.0
         session.add(row)
 

@@ -3,38 +3,17 @@
 from __future__ import annotations
 
 import base64
-import hashlib
-import io
 import json
 
 import numpy as np
 import pytest
 import torch
 from playground import crew_of, drawn, floats
+from policy_wire import act, array, files, npy
 from starlette.testclient import TestClient
 
 from arena_runner.policies.crew import POLICY, SPEC
 from arena_runner.serving.policy_app import create_app
-
-
-def npy(values):
-    into = io.BytesIO()
-    np.save(into, values)
-    return base64.b64encode(into.getvalue()).decode()
-
-
-def array(text):
-    return np.load(io.BytesIO(base64.b64decode(text)), allow_pickle=False)
-
-
-def files(folder):
-    return {
-        name: {
-            "path": str(folder / name),
-            "digest": "sha256:" + hashlib.sha256((folder / name).read_bytes()).hexdigest(),
-        }
-        for name in (POLICY, SPEC)
-    }
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +31,6 @@ def http(crews, tmp_path_factory):
             answer = client.post("/adapters", json={"name": name, "files": files(folder)})
             assert answer.status_code == 201, answer.text
         yield client
-
-
-def act(http, name, obs, rows, **more):
-    return http.post("/act", json={"adapter": name, "obs": obs, "batch_size": rows, **more})
 
 
 @pytest.mark.parametrize(("name", "sees"), [("dqn", 4), ("ppo", 3)])

@@ -16,6 +16,7 @@ from arena_runner.server.services.pair import AT_WORK, RunPair
 from arena_runner.server.settings import resolve_tier
 from arena_runner.server.store.tables import ResourceRow, RevisionRow, RunRow, RunStateRow
 from arena_runner.server.world import World
+from arena_runner.serving.policy_protocol import POLICIES
 
 UNHINDERED = "waiting for a worker"
 
@@ -123,7 +124,7 @@ def _suits(pair: RunPair, tier: Tier, request: ClaimRequest) -> bool:
 
 
 def _served(session: Session, world: World) -> set[tuple[str, str]]:
-    """Tier and base model of everything that serves, or is about to."""
+    """Tier and base model of everything that serves, or is about to; policies share one small process and have none."""
     query = select(ResourceRow.spec, RevisionRow.model).join(
         RevisionRow,
         (RevisionRow.namespace == ResourceRow.namespace) & (RevisionRow.deployment == ResourceRow.name),
@@ -133,4 +134,5 @@ def _served(session: Session, world: World) -> set[tuple[str, str]]:
     return {
         (resolve_tier(DeploymentSpec.model_validate(spec).tier, world.tiers)[0].id, model["id"])
         for spec, model in rows
+        if model["id"] != POLICIES
     }
