@@ -58,11 +58,11 @@ def real_server(
         yield RealServer(f"http://127.0.0.1:{note['port']}", note["token"], home)
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(60)
 
 
 def _announced(process: subprocess.Popen[bytes], home: Path) -> dict[str, str]:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         assert process.poll() is None, (home / "server.log").read_text()
         if (home / "server.json").exists():

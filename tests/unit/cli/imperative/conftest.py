@@ -58,7 +58,7 @@ class Arena:
     def json(self, *args: str, expect: int = 0):
         return json.loads(self(*args, "--json", expect=expect))
 
-    def until(self, condition, seconds: float = 30.0):
+    def until(self, condition, seconds: float = 60.0):
         deadline = time.monotonic() + seconds
         while not (found := condition()):
             assert time.monotonic() < deadline
