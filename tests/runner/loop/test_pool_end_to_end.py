@@ -261,6 +261,17 @@ def test_workers_had_nothing_but_the_server(site, killed):
     assert any((site.root / name / "worker" / "models").exists() for name in site.workers())
 
 
+def test_what_workers_report_and_print_has_the_id_of_the_request_that_made_the_run(site, killed):
+    run_id, status, _ = killed
+    number = status["request_id"]
+    mine = [line for line in site.log("server").splitlines() if f"request_id={number}" in line]
+    for route in ("resources/{kind}/{name}", "workers/jobs/{run_id}/{segment}/events", "blobs/{digest}"):
+        assert any(f"route=/api/v1/{route}" in line for line in mine), route
+    told = [name for name in site.workers() if f"run {run_id}, segment" in site.log(name)]
+    assert len(told) == 2
+    assert all(f"request {number}" in site.log(name) for name in told)
+
+
 def requiring(lab, job, *names):
     """The job with a reward that needs these packages."""
     lab.reward("import arenaprobe\n" + REWARD.replace("12", "(12 + arenaprobe.VALUE)"))

@@ -7,6 +7,7 @@ import logging
 import pytest
 from starlette.testclient import TestClient
 
+from arena_gitops.platforms.door import JSON, Door, Request, json_body
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import REQUEST_ID, ClaimRequest
 from arena_runner import logs
@@ -115,13 +116,17 @@ def test_a_run_made_without_a_request_has_none(world, build):
     assert document.run.request_id is None
 
 
-def test_from_the_command_to_the_workers_reports_one_id(shared_server, build):
+def test_from_the_command_to_the_worker_one_id(shared_server, build):
+    """Made by the command's own door; what real workers say under it is in loop/test_pool_end_to_end.py."""
     body = build.experiment("traced").model_dump(mode="json")
     path = "/api/v1/resources/experiment/traced"
-    made = shared_server.http.put(path, json=body, headers={REQUEST_ID: "trace-9"}).json()
-    run = shared_server.wait_run(made["run"]["run_id"])
-    assert run["state"] == "completed", run
+    door = Door(str(shared_server.http.base_url), shared_server.announcement()["token"])
+    answer = door.call(Request("PUT", path, headers=JSON, body=json_body(body)))
+    door.close()
+    number = answer.headers[REQUEST_ID]
+    run = shared_server.wait_run(answer.json()["run"]["run_id"])
+    assert (run["state"], run["request_id"]) == ("completed", number)
     log = (shared_server.home / "server.log").read_text()
-    mine = [line for line in log.splitlines() if "request_id=trace-9" in line]
+    mine = [line for line in log.splitlines() if f"request_id={number}" in line]
     assert any("route=/api/v1/resources/{kind}/{name}" in line for line in mine)
     assert any("started a worker" in line and f"run_id={run['run_id']}" in line for line in mine)
