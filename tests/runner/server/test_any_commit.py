@@ -5,7 +5,8 @@ best checkpoint is registered, loaded, probed and served. The server dies before
 with its worker; another one takes over; the client asks again with the same keys, as `arena apply` does. At the end
 everything is there exactly once.
 
-`make test` takes a sample (`ARENA_COMMITS_SEED` draws another); `ARENA_EVERY_COMMIT=1` tries them all.
+`make test` takes a sample (`ARENA_COMMITS_SEED` draws another); `ARENA_EVERY_COMMIT=1` tries them all, `=30` those from
+the thirtieth on.
 """
 
 import hashlib
@@ -26,7 +27,8 @@ from arena_runner.server.mlflow_process import secret_path
 from arena_runner.server.registry import model_name
 
 HERE = Path(__file__).parent
-EVERY = os.environ.get("ARENA_EVERY_COMMIT") == "1"
+FIRST = int(os.environ.get("ARENA_EVERY_COMMIT", "0"))
+EVERY = FIRST > 0
 SEED = int(os.environ.get("ARENA_COMMITS_SEED", "1"))
 COMMITS = 24
 """how many the story has without MLflow, its end included; a death after the last one is none"""
@@ -77,6 +79,11 @@ class Story:
         return self.server.mlflow.endswith(":9") or len(self.rows("registrations", "step, member")) == len(
             EXPORTS
         )
+
+    def log(self):
+        """What its servers wrote; nothing, if none came so far."""
+        path = self.server.home / "server.log"
+        return path.read_text() if path.exists() else ""
 
     def rows(self, table, columns):
         """Everything a table holds."""
@@ -148,7 +155,11 @@ def _is_worker_of(proc, home):
 
 def deaths(how, salt):
     """The commits to die at: some of the first ones, or all there are (the story in which nobody dies is the last)."""
-    return itertools.count(1) if EVERY else random.Random(f"{SEED} {salt}").sample(range(1, COMMITS + 1), how)
+    return (
+        itertools.count(FIRST)
+        if EVERY
+        else random.Random(f"{SEED} {salt}").sample(range(1, COMMITS + 1), how)
+    )
 
 
 def survive(story, die_at, *, with_worker):
@@ -161,7 +172,7 @@ def survive(story, die_at, *, with_worker):
             story.server.stop()
             alive = story.server.process.returncode == 0
     except httpx.TransportError:
-        story.server.process.wait(10)
+        story.server.process.wait(60)
         alive = False
     if not alive:
         if with_worker:
@@ -183,6 +194,8 @@ def try_all(make, build, moment, numbers, *, with_worker):
                 return failed
         except Exception as problem:  # noqa: BLE001 - all of them are tried, and told together
             failed[n] = problem
+            if EVERY:
+                print(f"{moment} {n}: {problem}\n{story.log()[-2000:]}")  # noqa: T201
         finally:
             story.server.stop()
     return failed

@@ -204,7 +204,9 @@ def test_a_database_that_is_read_only_or_away_is_said_and_comes_back(postgres, m
 
 
 def _hang_up(postgres, name):
-    postgres.sql(f"select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = '{name}'")
+    """And wait until every session has ended: one that has not ends by itself after the server's next word."""
+    ended = f"select count(pg_terminate_backend(pid, 60000)) from pg_stat_activity where datname = '{name}'"
+    postgres.sql(ended)
 
 
 def test_a_blob_that_does_not_fit_leaves_nothing(world):

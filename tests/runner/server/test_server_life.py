@@ -27,7 +27,7 @@ def test_the_announcement_is_private_and_names_this_process(shared_server):
 @pytest.mark.one_database
 def test_a_second_server_for_the_same_home_refuses_and_names_the_first(shared_server):
     command = [sys.executable, "-m", "arena_runner.cli", "server", "--home", str(shared_server.home)]
-    second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    second = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     pid = shared_server.announcement()["pid"]
     assert second.returncode == 5
     assert f"runs already: pid {pid}" in second.stderr
@@ -66,6 +66,7 @@ def test_the_server_is_light_and_has_no_torch(shared_server):
     assert not [path for path in mapped if "torch" in path or "/mlflow/" in path]
 
 
+@pytest.mark.timeout(300)  # four starts
 @pytest.mark.one_database
 def test_address_and_login_survive_a_stop_unless_the_port_is_taken_meanwhile(server):
     before = server.announcement()
@@ -109,7 +110,7 @@ def test_two_homes_never_meet(shared_server, server, build):
 def test_a_wrong_settings_file_is_one_clear_error(tmp_path, name, text):
     (tmp_path / name).write_text(text)
     command = [sys.executable, "-m", "arena_runner.cli", "server", "--home", str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert ended.returncode == 64
     assert str(tmp_path / name) in ended.stderr
     assert "Traceback" not in ended.stderr
