@@ -84,13 +84,15 @@ def many_removals(owned: int, removed: int, allow: frozenset[str], *, seen: bool
     yield CheckOutcome(name=REMOVALS, status=status, message=f"{share}; {asked} --allow removals")
 
 
-def _within(name: str, limit: float | None, cost: PlanCost, spent: float = 0.0) -> Iterable[CheckOutcome]:
+def _within(
+    name: str, limit: float | None, cost: PlanCost, spent: float = 0.0, *, word: str = "allowed"
+) -> Iterable[CheckOutcome]:
     """Whether what a plan can cost at most, with what has been spent, is within a limit."""
     if limit is None:
         return
     before = f" beside {spent:,.10g} spent" if spent else ""
     if cost.max_new + spent > limit:
-        message = f"up to {cost.max_new:,.10g} credits{before}, {limit:,.10g} allowed"
+        message = f"up to {cost.max_new:,.10g} credits{before}, {limit:,.10g} {word}"
         yield CheckOutcome(name=name, status=CheckStatus.FAIL, message=message)
     elif cost.unknown:
         message = f"without a known ceiling: {cost.unknown}; set budget.max_runtime, and a tier with a price"
@@ -113,7 +115,7 @@ def _month(policy: Policy, observed: ObservedState, cost: PlanCost) -> Iterable[
 def _balance(cost: PlanCost) -> Iterable[CheckOutcome]:
     """Whether what the plan can cost at most is there to be spent."""
     if cost.balance is not None and (cost.max_new or cost.unknown):
-        yield from _within("balance", cost.balance, cost)
+        yield from _within("balance", cost.balance, cost, word="left")
 
 
 def _tiers(policy: Policy, touched: Iterable[DesiredResource]) -> Iterable[CheckOutcome]:
@@ -129,7 +131,7 @@ def _tiers(policy: Policy, touched: Iterable[DesiredResource]) -> Iterable[Check
 def _fit(changes: Sequence[Change]) -> Iterable[CheckOutcome]:
     """Runs that may turn out too large for their place."""
     tight = [
-        f"{change.address} needs {change.fit.least_gib:g} to {change.fit.most_gib:g} of {change.fit.have_gib:g} GiB"
+        f"{change.address} needs {change.fit.least_gib:.3g} to {change.fit.most_gib:.3g} of {change.fit.have_gib:.3g} GiB"
         for change in changes
         if change.action.acts and change.fit is not None and change.fit.verdict == "tight"
     ]

@@ -254,19 +254,22 @@ def _unchanged(changes: Iterable[Change]) -> Iterator[Line]:
 
 
 def _remarks(plan: Plan) -> Iterator[Line]:
-    told = False
-    for check in plan.checks:
-        if check.status is not CheckStatus.PASS:
-            failed = check.status is CheckStatus.FAIL
-            yield _remark("fails" if failed else "warning", f"{check.name}: {check.message}")
-            told = True
+    """What is wrong, the worst first."""
+    told = [
+        ("fails" if check.status is CheckStatus.FAIL else "warning", f"{check.name}: {check.message}")
+        for check in plan.checks
+        if check.status is not CheckStatus.PASS
+    ]
     for remark in plan.diagnostics:
         place = f"{remark.range}: " if remark.range else ""
         hint = f" ({remark.hint})" if remark.hint else ""
-        yield _remark(remark.severity, f"{place}{remark.message}{hint}")
-        told = True
+        told.append((remark.severity, f"{place}{remark.message}{hint}"))
+    yield from (_remark(*one) for one in sorted(told, key=lambda one: _WORST_FIRST.index(one[0])))
     if told:
         yield ()
+
+
+_WORST_FIRST = ("fails", "error", "warning", "note")
 
 
 def _remark(word: str, said: str) -> Line:

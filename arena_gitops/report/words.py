@@ -107,13 +107,20 @@ def told(change: Change) -> tuple[FieldChange, ...]:
 
 def transition(field: FieldChange) -> str:
     """Old → new, or what was added or removed."""
+    old, new = (_told(field.path, side) for side in (field.old, field.new))
     match field.op:
         case Op.ADD:
-            return f"added {value(field.new)}"
+            return f"added {new}"
         case Op.REMOVE:
-            return f"removed {value(field.old)}"
+            return f"removed {old}"
         case Op.REPLACE:
-            return f"{value(field.old)} → {value(field.new)}"
+            return f"{old} → {new}"
+
+
+def _told(path: str, raw: Any) -> str:
+    """A value, seconds as people write them."""
+    seconds = path.endswith("_s") and isinstance(raw, (int, float)) and not isinstance(raw, bool)
+    return duration(raw) if seconds else value(raw)
 
 
 def cost_line(change: Change) -> str:
@@ -181,7 +188,7 @@ def money_lines(plan: Plan) -> list[str]:
         more = f"{cost.declared - cost.declared_before:+,.10g}"
         lines.append(f"Training everything {what} once: up to {turn} ({more}).")
     if cost.balance is not None and cost.max_new:
-        lines.append(f"Balance: {credits(cost.balance)}.")
+        lines.append(f"Left to spend: {credits(cost.balance)}.")
     return lines
 
 
@@ -191,7 +198,7 @@ def _total(plan: Plan) -> str:
     if cost.est_new and parts:
         parts[0] += f" (probably {cost.est_new:,.10g})"
     if cost.unknown:
-        parts.append(f"{cost.unknown} unknown")
+        parts.append(f"unknown for {cost.unknown} change{'' if cost.unknown == 1 else 's'}")
     if cost.rate_per_hour:
         parts.append(f"{cost.rate_per_hour:,.10g} credits per hour served")
     return ", ".join(parts) or "0 credits"

@@ -207,6 +207,17 @@ SITUATIONS = {
     "offline_unchanged": lambda: plan_offline(
         small().state(), small().state(), target="prod", against="git:origin/main"
     ),
+    "guardrails": lambda: planned(
+        [small(**PAID)],
+        Stack(policy=Policy(max_credits_increase=10.0, max_credits_increase_percent=50.0))
+        .project()
+        .dataset()
+        .reward()
+        .experiment(**{**PAID, "budget": {"max_runtime_s": 43200.0}}, set={"algorithm.lr": 3e-5})
+        .deployment(),
+        RunScript.stays_running(step=320),
+        balance=40.0,
+    ),
     "epochs": lambda: planned([], small(set={"training.num_epochs": 3}, **PAID)),
     "move": lambda: planned(
         [small(**PAID)],
@@ -272,6 +283,7 @@ def test_a_pull_request_comment_reads_as_it_did():
         "interrupt",
         "move",
         "policy",
+        "guardrails",
         "failed_is_held",
         "retire",
         "destroy",
@@ -287,6 +299,10 @@ def test_a_plan_in_markdown_reads_as_it_did(name):
 
 def test_a_comment_of_an_offline_plan_reads_as_it_did():
     check(PLANS / "comment_offline.md", markdown.render(SITUATIONS["offline"]()))
+
+
+def test_on_a_terminal_long_lines_go_on_under_their_beginning():
+    check(PLANS / "terminal_of_80.txt", text.render(SITUATIONS["guardrails"](), width=80))
 
 
 def check(path, found):

@@ -55,7 +55,7 @@ def test_colour_is_the_only_difference_on_a_terminal():
 def test_the_summary_names_every_count_in_order():
     assert words.summary_line(planned()) == (
         "Plan: 5 to create, 0 to update, 0 new versions, 0 to resume, 0 to reuse, 0 to retire, 0 to destroy. "
-        "0 pending, 0 held, 0 stale, 0 blocked, 0 unchanged. Cost: 2 unknown."
+        "0 pending, 0 held, 0 stale, 0 blocked, 0 unchanged. Cost: unknown for 2 changes."
     )
 
 
