@@ -15,15 +15,16 @@ NARROWEST = 40
 
 def rows(text: str, width: int) -> Iterator[tuple[int, int, int]]:
     """Where each row of a line begins and ends in it, and how many spaces stand before it."""
-    indent = min(len(text) - len(text.lstrip(" ")) + HANG, width // 2)
-    start, before = 0, 0
+    start, before, word = 0, 0, len(text) - len(text.lstrip(" "))
+    indent = min(word + HANG, width // 2)
     while len(text) - start > width - before:
         limit = start + width - before
-        end = text.rfind(" ", start + indent, limit + 1)
-        if end <= start:  # one word, longer than a row: it is left whole
+        end = text.rfind(" ", word, limit + 1)
+        if end < 0:  # one word, longer than a row: it is left whole
             end = text.find(" ", limit)
         if end < 0:
             break
         yield start, end, before
-        start, before = end + len(text[end:]) - len(text[end:].lstrip(" ")), indent
+        start = word = end + len(text[end:]) - len(text[end:].lstrip(" "))
+        before = indent
     yield start, len(text), before
