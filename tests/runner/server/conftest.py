@@ -119,6 +119,11 @@ class Server:
             base_url=f"http://127.0.0.1:{note['port']}", headers=headers, timeout=PATIENCE_S
         )
 
+    def has_mlflow(self):
+        """Whether its MLflow answers."""
+        parts = self.http.get("/readyz").json()["parts"]
+        return next(part["ok"] for part in parts if part["name"] == "mlflow")
+
     def announcement(self):
         path = self.home / "server.json"
         return json.loads(path.read_text()) if path.exists() else {}
@@ -264,7 +269,9 @@ def shared_server(tmp_path_factory, databases):
 def tracking_server(tmp_path_factory, databases):
     """A server with an MLflow of its own, for all who need one; each test uses names of its own."""
     with serving(databases, tmp_path_factory.mktemp("tracked") / "home", mlflow=None) as server:
-        yield server.start()
+        server.start()
+        until(server.has_mlflow, 100)  # it takes as long to begin as everything else here together
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -25,9 +25,7 @@ def status(server, name):
 
 def until_serving(server, build, name, revision, state="serving"):
     wanted = (state, revision)
-    return build.until(
-        lambda: (d := status(server, name)) and (d["state"], d["revision"]) == wanted and d, 30
-    )
+    return build.until(lambda: (d := status(server, name)) and (d["state"], d["revision"]) == wanted and d)
 
 
 def post(server, name, verb, **body):

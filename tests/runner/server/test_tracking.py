@@ -168,7 +168,7 @@ def test_a_plan_shows_a_moved_alias_and_only_an_apply_moves_its_traffic(tracked,
         apply(world, stale, desired, Consent.APPROVED)
     now = planned()
     apply(world, now, desired, Consent.APPROVED)
-    wait(world, now, Patience(Until.COMPLETE, timeout_s=30))
+    wait(world, now, Patience(Until.COMPLETE, timeout_s=60))
     assert (look()["revision"], look()["checkpoint"]) == (2, "step_24/m1")
     assert not planned().has_changes
     platform.close()
