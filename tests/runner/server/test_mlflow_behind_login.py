@@ -11,7 +11,7 @@ from mlflow_inside import mlflow_inside
 PICTURES = Path(__file__).resolve().parents[3] / "test-artifacts"
 ALIAS = "/mlflow/api/2.0/mlflow/registered-models/alias"
 
-pytestmark = pytest.mark.timeout(110)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from arena_gitops.state import DesiredResource, DesiredState
 from arena_runner.server.ledger import Ledger, NewVersion
 from arena_runner.server.points import Point
 
-pytestmark = pytest.mark.timeout(110)
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
