@@ -30,7 +30,7 @@ HERE = Path(__file__).parent
 FIRST = int(os.environ.get("ARENA_EVERY_COMMIT", "0"))
 EVERY = FIRST > 0
 SEED = int(os.environ.get("ARENA_COMMITS_SEED", "1"))
-COMMITS = 24
+COMMITS = 25
 """how many the story has without MLflow, its end included; a death after the last one is none"""
 EXPORTS = [(8, 1), (16, 0), (16, 1)]
 """what the scripted worker exports in 16 steps of two members"""
