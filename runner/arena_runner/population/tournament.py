@@ -1,7 +1,8 @@
 """Who is copied where: the elite keeps its place, every other place holds a small tournament.
 
-A place defends itself against `tournament_size - 1` others drawn with replacement, so it is only ever overwritten
-by a fitter one, and a population of two compares both. Fitness that is NaN never wins. Ties go to the lowest place, so that the outcome is a function of the scores.
+With an elite a place defends itself against `tournament_size - 1` others drawn with replacement, so it is only ever
+overwritten by a fitter one, and a population of two compares both. Without one nobody is safe: `tournament_size`
+members are drawn with replacement from all places (Miller and Goldberg 1995), and the best may be lost. Fitness that is NaN never wins. Ties go to the lowest place, so that the outcome is a function of the scores.
 """
 
 from __future__ import annotations
@@ -21,19 +22,20 @@ def parents(
     fitness: Sequence[float], *, tournament_size: int, elitism: bool, seed: int, generation: int
 ) -> tuple[int, ...]:
     """For every place the place it will be a copy of; itself when it is to be left alone."""
-    elite = fittest(fitness) if elitism else None
-    return tuple(
-        place if place == elite else _winner(fitness, tournament_size, (seed, generation, place))
-        for place in range(len(fitness))
-    )
+    places = range(len(fitness))
+
+    def winner(place: int) -> int:
+        others = [rival for rival in places if rival != place] if elitism else list(places)
+        drawn = _drawn(others, tournament_size - elitism, (seed, generation, place))
+        return max(drawn | {place} if elitism else drawn, key=lambda rival: rank(fitness, rival))
+
+    return tuple(winner(place) for place in places)
 
 
-def _winner(fitness: Sequence[float], size: int, key: tuple[int, int, int]) -> int:
+def _drawn(rivals: Sequence[int], times: int, key: tuple[int, int, int]) -> set[int]:
     seed, generation, place = key
     dice = rng(seed, "tournament", generation, place)
-    others = [rival for rival in range(len(fitness)) if rival != place]
-    drawn = {others[int(dice.random() * len(others))] for _ in range(size - 1) if others}
-    return max({place} | drawn, key=lambda rival: rank(fitness, rival))
+    return {rivals[int(dice.random() * len(rivals))] for _ in range(times) if rivals}
 
 
 def rank(fitness: Sequence[float], place: int) -> tuple[float, int]:

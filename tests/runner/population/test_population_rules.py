@@ -165,9 +165,16 @@ def test_a_place_draws_its_own_tournament_whatever_the_others_hold():
     assert few == other
 
 
-def test_a_place_is_only_overwritten_by_a_fitter_one():
+def test_without_an_elite_the_best_may_be_lost():
     fitness = [1.0, 5.0, 3.0, 2.0]
     chosen = [parents(fitness, tournament_size=2, elitism=False, seed=1, generation=g) for g in range(50)]
+
+    assert {1 in p for p in chosen} == {True, False}
+
+
+def test_a_place_is_only_overwritten_by_a_fitter_one():
+    fitness = [1.0, 5.0, 3.0, 2.0]
+    chosen = [parents(fitness, tournament_size=2, elitism=True, seed=1, generation=g) for g in range(50)]
 
     assert all(fitness[parent] >= fitness[place] for p in chosen for place, parent in enumerate(p))
     assert {p[0] for p in chosen} == {1, 2, 3}
