@@ -17,6 +17,7 @@ from arena_gitops.spec.memory import (
     BF16,
     FP32,
     GIB,
+    LEAST_TOKENS_PER_BACKWARD,
     RUNTIME_GIB,
     TOLERANCE,
     Load,
@@ -81,6 +82,7 @@ def _judged(facts: ModelFacts, load: Load, tier: Tier, have: float) -> Fit:
         dtype=BF16,
         prompt_tokens=min(SHORTEST, longest),
         own_tokens=min(SHORTEST, load.new_tokens),
+        tokens_per_backward=LEAST_TOKENS_PER_BACKWARD[device],
     )
     most = need(facts, load, device=device, dtype=BF16 if tier.num_gpus else FP32, prompt_tokens=longest)
     low, high = (one.peak / GIB + RUNTIME_GIB[device] for one in (least, most))

@@ -23,6 +23,8 @@ HEAD_CHUNK = {"cpu": 128, "cuda": 2048}
 """tokens whose logits exist at one moment"""
 ROWS_IN_FLIGHT = {"cpu": 64, "cuda": 512}
 TOKENS_PER_BACKWARD = {"cpu": 1024, "cuda": 16384}
+LEAST_TOKENS_PER_BACKWARD = {"cpu": 128, "cuda": 1024}
+"""what a run on a full machine makes do with before it gives up"""
 STEP_SCRATCH = 6
 """copies of the adapters' numbers that one optimizer step makes"""
 RUNTIME_GIB = {"cpu": 0.75, "cuda": 1.0}
@@ -155,6 +157,7 @@ def need(
     dtype: int,
     prompt_tokens: int,
     own_tokens: int | None = None,
+    tokens_per_backward: int | None = None,
 ) -> Need:
     """Bytes that a run needs.
 
@@ -165,11 +168,12 @@ def need(
         dtype: bytes of a number in base and activations.
         prompt_tokens: of the longest prompt.
         own_tokens: that completions really have; the most there may be where absent.
+        tokens_per_backward: of one pack; what the device usually gets where absent.
     """
     own = load.new_tokens if own_tokens is None else own_tokens
     features = facts.layers * sum(a + b for name, (a, b) in facts.linears.items() if _on(load, name))
     numbers = load.ranks * features
-    pack = _pack(load, prompt_tokens, own, TOKENS_PER_BACKWARD[device])
+    pack = _pack(load, prompt_tokens, own, tokens_per_backward or TOKENS_PER_BACKWARD[device])
     return Need(
         weights=facts.weights * dtype,
         adapters=numbers * (2 * FP32 + dtype),

@@ -60,6 +60,11 @@ def choose() -> Budgets:
     )
 
 
+def tokens_are_set() -> bool:
+    """Whether a person chose the tokens per backward, memory or not."""
+    return "ARENA_TOKENS_PER_BACKWARD" in os.environ
+
+
 def free_threads() -> int:
     """Cores that nothing else has been working on; never more than `OMP_NUM_THREADS`, never less than one."""
     cores = min(

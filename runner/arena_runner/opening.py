@@ -8,6 +8,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from importlib.metadata import version
 
 import torch
@@ -18,7 +19,7 @@ from arena_gitops.spec.algorithms.sft import SftKnobs
 from arena_gitops.spec.job import DatasetInput, JobSpec, Log, ModelRef, Started
 from arena_gitops.spec.knobs import GroupKnobs, Knobs, TextKnobs
 from arena_gitops.spec.manifest import Manifest
-from arena_runner import budgets, checkpoint, peft_format
+from arena_runner import budgets, checkpoint, micro_batches, peft_format
 from arena_runner.adapters import Population
 from arena_runner.budgets import Budgets
 from arena_runner.checkpoint import Standing, Tensors
@@ -67,6 +68,8 @@ def _open_text(job: JobSpec, manifest: Manifest, materials: Materials, ports: Tr
     with _splits(source, materials, manifest, ports) as splits:
         train, held = _prompts(splits, source, manifest, base, ports)
         learner, origin = _learner(job, manifest, materials, base, limits)
+        if resumed is None and not budgets.tokens_are_set():
+            learner, limits = _made_to_fit(learner, manifest, limits, ports)
         standing, best = _stand(resumed, manifest, limits, learner)
         schedule = plan_schedule(manifest, job.limits, rows=len(train))
         _announce(job, standing, schedule, base, ports)
@@ -87,6 +90,19 @@ def _budgets(stored: Budgets | None, ports: TrainPorts) -> Budgets:
         ports.emit(Log(level="warning", message=f"resumed without the GPU it began on, on {limits.device}"))
     torch.set_num_threads(limits.threads)
     return limits
+
+
+def _made_to_fit(
+    learner: Learner, manifest: Manifest, limits: Budgets, ports: TrainPorts
+) -> tuple[Learner, Budgets]:
+    """The same with micro-batches that fit into what is free now."""
+    free = micro_batches.free_bytes(learner.base.device)
+    tokens = micro_batches.that_fit(learner, manifest, free)
+    if tokens == limits.tokens_per_backward:
+        return learner, limits
+    message = micro_batches.said(free, limits.tokens_per_backward, tokens)
+    ports.emit(Log(level="warning", message=message))
+    return replace(learner, tokens_per_backward=tokens), replace(limits, tokens_per_backward=tokens)
 
 
 def _load(job: JobSpec, manifest: Manifest, materials: Materials, limits: Budgets) -> BaseModel:
