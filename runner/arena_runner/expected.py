@@ -10,7 +10,7 @@ from arena_runner.learner import Learner
 def expected_gib(learner: Learner, manifest: Manifest) -> float | None:
     """At the fullest moment, the process itself included; None for a base whose shape is not covered."""
     found = needed(learner, manifest, learner.tokens_per_backward)
-    return found and found.peak / GIB + RUNTIME_GIB[learner.base.device.type]
+    return None if found is None else found.peak / GIB + RUNTIME_GIB[learner.base.device.type]
 
 
 def needed(learner: Learner, manifest: Manifest, tokens_per_backward: int) -> Need | None:
