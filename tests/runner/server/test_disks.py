@@ -10,6 +10,7 @@ import resource
 import sqlite3
 import subprocess
 import sys
+import time
 
 import psycopg.errors
 import pytest
@@ -189,24 +190,27 @@ def test_a_database_that_is_read_only_or_away_is_said_and_comes_back(postgres, m
     server = make_server().start()
     name = server.database.rpartition("/")[2]
     postgres.sql(f"alter database {name} set default_transaction_read_only = on")
-    _hang_up(postgres, name)
-    assert refused(server.put("experiment", "e", build.experiment("e")), 503, CLOSED) == "read-only"
+    assert refused(_told(server, build, postgres, CLOSED), 503, CLOSED) == "read-only"
     postgres.sql(f"alter database {name} reset default_transaction_read_only")
     postgres.sql(f"alter database {name} with allow_connections false")
-    _hang_up(postgres, name)
-    assert (
-        refused(server.put("experiment", "e", build.experiment("e")), 503, "does not answer")
-        == "database-away"
-    )
+    away = "does not answer"
+    assert refused(_told(server, build, postgres, away), 503, away) == "database-away"
     assert server.process.poll() is None
     postgres.sql(f"alter database {name} with allow_connections true")
     server.wait_run(server.apply("e", build.experiment("e"))["run"]["run_id"])
 
 
-def _hang_up(postgres, name):
-    """And wait until every session has ended: one that has not ends by itself after the server's next word."""
-    ended = f"select count(pg_terminate_backend(pid, 60000)) from pg_stat_activity where datname = '{name}'"
-    postgres.sql(ended)
+def _told(server, build, postgres, wanted):
+    """The answer that says so, once no session is left from before: one that was beginning then is not seen at first."""
+    database = server.database.rpartition("/")[2]
+    every = f"from pg_stat_activity where datname = '{database}'"
+
+    def ask():
+        postgres.sql(f"select count(pg_terminate_backend(pid, 60000)) {every}")
+        answer = server.put("experiment", f"asked-{time.monotonic_ns()}", build.experiment("asked"))
+        return answer if wanted in answer.text else None
+
+    return build.until(ask)
 
 
 def test_a_blob_that_does_not_fit_leaves_nothing(world):
