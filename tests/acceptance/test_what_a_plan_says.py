@@ -313,4 +313,4 @@ def test_every_check_that_fails_blocks(repo):
     planned = Place(repo).plan()
     failed = [check.name for check in planned.checks if check.status is CheckStatus.FAIL]
     assert failed == ["policy.require_owner"]
-    assert re.search(r"^fail policy\.require_owner", text.render(planned), re.MULTILINE)
+    assert re.search(r"^fails +policy\.require_owner", text.render(planned), re.MULTILINE)
