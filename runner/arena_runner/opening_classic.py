@@ -45,6 +45,7 @@ from arena_runner.rollouts.worlds import open_registered
 from arena_runner.schedule import Schedule, plan_schedule
 from arena_runner.seeds import key
 
+SEVERAL = "code of one's own with several agents is checked and not trained on yet: name a PettingZoo game of its library"
 LONGEST_SLICE = 2048
 """environment steps of a member after which a run may be stopped, whatever its intervals are"""
 
@@ -150,6 +151,8 @@ def _worlds(job: JobSpec, manifest: Manifest, materials: Materials) -> Iterator[
         return
     if given is None or materials.environment is None:
         raise JobError("the job names neither a registered Gymnasium id nor the files of an environment")
+    if given.multi_agent:
+        raise JobError(SEVERAL)
     with opened(given.model_copy(update={"env_config": options}), materials) as source:
         yield _Worlds(
             lambda rows, judging: Boxed(source, rows, (longest or LONGEST_JUDGED) if judging else None),

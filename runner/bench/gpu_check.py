@@ -25,6 +25,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # see arena_runner.cli
 
+import gpu_policies
 import torch
 from models_made import MIDDLE, TINY, made  # puts the support of the tests on the path
 from populations import make_learner, relative, scored_groups
@@ -292,7 +293,15 @@ def peak(*, cuda: bool) -> str:
     return f"at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB of memory in this process"
 
 
-CHECKS = (trainer, packs, bf16, engine, flash, vllm, speed)
+def policies(_: Here) -> str:
+    """Populations of policies are trained on the CPU here too, to the same bits as where no GPU is seen."""
+    mine, theirs = gpu_policies.elsewhere(gpu=True), gpu_policies.elsewhere(gpu=False)
+    if mine != theirs:
+        raise WrongError("DQN and PPO became other policies than without a GPU")
+    return "DQN and PPO on the CPU, the same bits as without a GPU"
+
+
+CHECKS = (trainer, packs, bf16, engine, flash, vllm, policies, speed)
 
 
 def told(check: Callable[[Here], str], here: Here) -> bool:

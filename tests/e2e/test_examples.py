@@ -59,7 +59,27 @@ def test_an_example_settles_after_one_apply(committed, name):
 def test_an_example_declares_the_kinds_of_a_whole_change(committed, name):
     kinds = {address.kind for address in load(committed(name)).resources}
 
-    assert kinds == set(KINDS) - {"environment"}
+    others = {"dataset", "reward"} if name == "policies" else {"environment"}
+    assert kinds == set(KINDS) - others
+
+
+def test_the_environment_of_an_example_passes_its_own_tests(committed):
+    pytest.importorskip("gymnasium")
+    root = committed("policies")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(root),
+        "tests",
+    ]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize(

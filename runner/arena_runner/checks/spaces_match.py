@@ -22,6 +22,11 @@ def check_spaces(request: CheckRequest, values: Mapping[str, Any]) -> Iterator[C
     section = request.manifest.get("algorithm")
     name = str(section.get("name")) if isinstance(section, dict) else ""
     knobs, kinds = knobs_for(name), values.get("kinds")
+    environment = request.inputs.environment
+    if environment is not None and environment.multi_agent and environment.files:
+        text = "code of one's own with several agents is checked and not trained on yet"
+        yield CheckResult(address=request.address, name="spaces", status="fail", message=text)
+        return
     if knobs is None or not issubclass(knobs, ClassicKnobs) or not kinds:
         return
     problem = _seen(kinds["sees"]) or _done(name, knobs, kinds["does"])

@@ -18,8 +18,9 @@ from arena_runner.serving.app import refuses
 from arena_runner.serving.arrays import WireError
 from arena_runner.serving.main import TOKEN_ENV, announce, bound
 from arena_runner.serving.policy import ObservationError, Policy
+from arena_runner.serving.policy_door import PolicyDoor
 from arena_runner.serving.policy_files import read_policy
-from arena_runner.serving.policy_protocol import POLICIES, POLICY_FILES, Act, Acted, LoadPolicy, Probe
+from arena_runner.serving.policy_protocol import POLICIES, POLICY_FILES, Acted, LoadPolicy, Probe
 from arena_runner.serving.protocol import FileAt
 from arena_runner.serving.shelf import UnfitAdapterError, UnknownAdapterError
 
@@ -55,13 +56,13 @@ def _rack(request: Request) -> Rack:
 TheRack = Annotated[Rack, Depends(_rack)]
 
 
-def create_app(token: str) -> FastAPI:
+def create_app(token: str) -> PolicyDoor:
     """An app without any policy yet."""
     app = FastAPI(title="arena-runner policy server", redoc_url=None)
-    app.state.rack = Rack()
+    rack = app.state.rack = Rack()
     app.include_router(router)
     refuses(app, token, STATUS)
-    return app
+    return PolicyDoor(app, act=lambda asked: rack.get(asked.adapter).act(asked), token=token, refusals=STATUS)
 
 
 @router.get("/healthz")
@@ -102,12 +103,6 @@ def unload(rack: TheRack, name: str) -> Response:
     if rack.policies.pop(name, None) is None:
         raise UnknownAdapterError(f"policy {name} is not loaded")
     return Response(status_code=204)
-
-
-@router.post("/act")
-def act(rack: TheRack, body: Act) -> Acted:
-    """Decide for every row."""
-    return rack.get(body.adapter).act(body)
 
 
 @router.post("/probe")

@@ -86,7 +86,11 @@ WRONG = {
         '"place": self.at[:1]',
         "place has shape (1,); its space says (2,)",
     ),
-    "no number": ('"place": self.at.copy()', '"place": self.at * np.nan', "place is array([nan, nan])"),
+    "no number": (
+        '"place": self.at.copy()',
+        '"place": self.at * np.nan',
+        "place is array([nan, nan]), which is not in its space",
+    ),
     "no such door": (
         "np.int64(1 + self.left % 3)",
         "np.int64(7)",

@@ -14,6 +14,9 @@ from arena_runner.server.services.environments import Version
 from arena_runner.server.services.remarks import Done, Remark
 from arena_runner.server.world import World
 
+SHARE = 0.8
+"""of a tier's memory that environments may take; the rest is for what learns"""
+
 
 def validate(world: World, version: Version, *, rollouts: bool) -> Iterator[Remark | CheckResult | Done]:
     """Every check, then a measurement; the last line is the result.
@@ -56,8 +59,18 @@ def profile(world: World, version: Version) -> Iterator[Remark | Done]:
         measured = check.profile()
     except (TaskError, RewardError) as problem:
         raise RefusedError(422, "check-failed", f"environment {version.title}: {problem}") from problem
+    for tier, count in _fits(world, measured["memory_per_env_gb"]).items():
+        yield Remark(f"tier {tier} has memory for {count:,} of them")
+        measured[f"environments_on_{tier}"] = float(count)
     environments.mark(world, version, validated=True, profiled=True, report=measured)
     yield Done(f"Profiled environment {version.title}", measured)
+
+
+def _fits(world: World, gigabytes: float) -> dict[str, int]:
+    """How many fit each tier by their memory; processors only make them slower. Nothing where they take none."""
+    if gigabytes <= 0:
+        return {}
+    return {tier.id: int(SHARE * tier.ram_gb / gigabytes) for tier in world.tiers.tiers}
 
 
 def _measured(check: EnvironmentCheck) -> Generator[Remark, None, dict[str, float]]:
