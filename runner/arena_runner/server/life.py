@@ -112,7 +112,9 @@ def _lock(home: Home, file: IO[str]) -> None:
 def listen(host: str, port: int, previous: int | None) -> socket.socket:
     """A bound socket: the port asked for, else the previous one if it is free, else any."""
     for candidate in [port] if port else [previous or 0, 0]:
-        listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        # With its protocol said, asyncio sends small answers at once instead of waiting for an acknowledgement.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, candidate))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from policy_wire import act, array, files, npy
 from starlette.testclient import TestClient
 
 from arena_runner.policies.crew import POLICY, SPEC
+from arena_runner.server.life import listen
+from arena_runner.serving.main import bound
 from arena_runner.serving.policy_app import create_app
 
 
@@ -148,3 +151,9 @@ def test_bytes_that_are_not_those_that_were_trained_are_refused(http, tmp_path):
     answer = http.post("/adapters", json={"name": "bad", "files": given})
     assert answer.status_code == 422
     assert "expected sha256:" in answer.json()["message"]
+
+
+def test_a_small_answer_does_not_wait_for_an_acknowledgement():
+    """asyncio turns Nagle off for connections whose socket says that it speaks TCP, and accepted ones say what their listener does."""
+    with bound("127.0.0.1", 0) as models, listen("127.0.0.1", 0, None) as control_plane:
+        assert {models.proto, control_plane.proto} == {socket.IPPROTO_TCP}
