@@ -3,8 +3,11 @@
     python runner/bench/promotions.py [--switches 200] [--clients 4] [--deployments 10] [--model FOLDER]
 
 A real server and a real model server on loopback; the adapters are random and strong, so that each revision has answers
-of its own. An answer counts only if it is, to the letter, what the revision named in it says to that prompt. At the end
-the model server is killed once, and its memory is compared for one and for `--deployments` deployments.
+of its own. An answer counts only if it is, to the letter, what the revision named in it says to that prompt. A switch ends
+with the first text of the first answer of the new revision. It begins when the promotion or rollback is sent, for an
+adapter that is loaded and was proved (`resident`); for any other when its proof has passed, by the server's own log
+(`after_proof`). At the end the model server is killed once, and its memory is compared for one and for `--deployments`
+deployments.
 Without `--model`: a random model of two layers. Exit 1 if anything failed or was mixed.
 """
 
@@ -85,6 +88,28 @@ class Site:
         """Back to what served before."""
         owner = OWNER.model_dump(mode="json")
         self.http.post(f"/api/v1/deployments/{name}/rollback", json={"owner": owner}).raise_for_status()
+
+    def speaks(self, name: str) -> tuple[int, float]:
+        """Ask for one token: the revision that gave it, and when it came."""
+        asked = [{"role": "user", "content": "ab"}]
+        body = {"model": name, "messages": asked, "stream": True, "max_tokens": 1, "temperature": 0}
+        with self.http.stream("POST", "/v1/chat/completions", json=body) as answer:
+            if answer.status_code != 200:
+                return 0, time.time()
+            revision = int(answer.headers["x-arena-served-by"].split()[0].partition("@")[2])
+            for line in answer.iter_lines():
+                if line.startswith("data: "):
+                    return revision, time.time()
+        raise SystemExit("a stream without any line")
+
+    def proved(self, name: str, revision: int) -> float | None:
+        """When its proof had passed, if it was asked for one."""
+        words = f"deployment {name}: r{revision} is proved"
+        for line in reversed((self.home / "server.log").read_text().splitlines()):
+            if words in line:
+                stamp, _, thousandths = line[:23].partition(",")
+                return time.mktime(time.strptime(stamp, "%Y-%m-%d %H:%M:%S")) + int(thousandths) / 1000
+        return None
 
     def serves(self, name: str) -> dict[str, Any]:
         """What `/v1/models` says of it; nothing while it does not serve."""
@@ -184,68 +209,94 @@ def answer(client: openai.OpenAI, prompt: str, model: str = "live") -> tuple[str
 
 
 def learn(live: Site) -> dict[tuple[str, str], str]:
-    """What every member says to every prompt, asked alone."""
+    """What every member says to every prompt, asked alone, from a deployment that is gone again afterwards."""
     expected = {}
     with openai.OpenAI(base_url=f"{live.url}/v1", api_key=live.key, max_retries=0) as client:
         for member in range(ADAPTERS):
-            live.put("deployment", "live", deployment(member))
-            until(lambda member=member: live.serves("live").get("checkpoint") == f"step_8/m{member}", 120)
+            live.put("deployment", "school", deployment(member))
+            until(lambda member=member: live.serves("school").get("checkpoint") == f"step_8/m{member}", 120)
             for prompt in PROMPTS:
-                expected[f"step_8/m{member}", prompt] = answer(client, prompt)[1]
+                expected[f"step_8/m{member}", prompt] = answer(client, prompt, "school")[1]
     return expected
 
 
-def switch(live: Site, number: int) -> tuple[str, float]:
-    """One promotion or, every second time, one rollback: seconds from the request to the first look that sees it."""
-    now = live.serves("live")
-    before = now["revision"]
+@dataclass(frozen=True)
+class Switch:
+    """One promotion or rollback."""
+
+    kind: str
+    asked_s: float
+    """until the server had answered the promotion or rollback itself"""
+    seconds: float
+    """to the first text of the first answer of the new revision"""
+
+
+def switch(live: Site, number: int) -> Switch:
+    """One promotion or, every second time once all have served, one rollback."""
+    before = live.serves("live")
+    back = number >= ADAPTERS and number % 2 == 1
     # a file with the content it had would leave the hold of the rollback before it
-    wanted = [deployment((number // 2 + shift) % ADAPTERS) for shift in range(2)]
-    began = time.perf_counter()
-    if number % 2:
+    step = number if number < ADAPTERS else number // 2
+    wanted = [deployment((step + shift) % ADAPTERS) for shift in range(2)]
+    began = time.time()
+    if back:
         live.rollback("live")
     else:
-        live.put("deployment", "live", next(w for w in wanted if w["checkpoint"] != now["checkpoint"]))
-    until(lambda: live.serves("live").get("revision") != before, 60)
-    return ("rollback" if number % 2 else "promotion"), time.perf_counter() - began
+        live.put("deployment", "live", next(w for w in wanted if w["checkpoint"] != before.get("checkpoint")))
+    asked = time.time() - began
+    revision, seen = until(lambda: (s := live.speaks("live"))[0] not in {0, before.get("revision", 0)} and s)
+    proved = live.proved("live", revision)
+    if proved is not None and proved > began:
+        return Switch("after_proof", asked, seen - proved)
+    return Switch("rollback" if back else "promotion", asked, seen - began)
 
 
 def under_load(live: Site, switches: int, clients: int) -> dict[str, Any]:
     """Switch while everybody streams; then kill the model server once."""
     crowd = Crowd(live, learn(live))
+    done = [switch(live, 0)]  # before it there is nobody to ask
     threads = [threading.Thread(target=crowd.client, args=(number,)) for number in range(clients)]
     for thread in threads:
         thread.start()
-    times: dict[str, list[float]] = {"promotion": [], "rollback": []}
-    for number in range(switches):
-        kind, seconds = switch(live, number)
-        times[kind].append(seconds)
+    done += [switch(live, number) for number in range(1, switches + 1)]
     found = dict(crowd.seen)
     killed = after_kill(live, crowd)
     crowd.stop.set()
     for thread in threads:
         thread.join()
-    ms = {kind: milliseconds(taken) for kind, taken in times.items() if taken}
     failed = sum(count for what, count in found.items() if what not in {"ok", "mixed"})
     return {
         "answers": found.get("ok", 0),
         "failed": failed,
         "mixed": crowd.seen["mixed"],
-        "switch_ms": ms,
+        "switch_ms": figures(done),
         "killed": killed,
         "examples": crowd.examples,
     }
 
 
+def figures(done: list[Switch]) -> dict[str, Any]:
+    """By kind: how many, and how long they took; for residents also what the request itself took."""
+    kinds = {kind: [s for s in done if s.kind == kind] for kind in ("promotion", "rollback", "after_proof")}
+    found: dict[str, Any] = {}
+    for kind, some in kinds.items():
+        if some:
+            found[kind] = {"count": len(some), **milliseconds([s.seconds for s in some])}
+            if kind != "after_proof":
+                found[kind]["asked"] = milliseconds([s.asked_s for s in some])
+    return found
+
+
 def milliseconds(taken: list[float]) -> dict[str, float]:
-    """Median, 95th percentile and the longest."""
+    """Median, 95th percentile and the longest, and the share that took 100 at most."""
     ordered = sorted(taken)
     picks = {
         "p50": statistics.median(ordered),
         "p95": ordered[int(0.95 * (len(ordered) - 1))],
         "max": ordered[-1],
     }
-    return {name: round(value * 1000, 1) for name, value in picks.items()}
+    found = {name: round(value * 1000, 1) for name, value in picks.items()}
+    return {**found, "within_100": round(sum(value <= 0.1 for value in ordered) / len(ordered), 3)}
 
 
 def after_kill(live: Site, crowd: Crowd) -> dict[str, Any]:

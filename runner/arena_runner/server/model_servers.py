@@ -121,10 +121,11 @@ def _name(model: str) -> str:
 class AdapterLine:
     """What the controller asks of one model server."""
 
-    def __init__(self, server: ModelServer) -> None:
+    def __init__(self, server: ModelServer, timeout_s: float = 120.0) -> None:
+        self.server = server
         headers = {"Authorization": f"Bearer {server.token}"}
         self._http = httpx.Client(
-            base_url=server.url, headers=headers, timeout=120.0, trust_env=False, verify=CERTIFICATES
+            base_url=server.url, headers=headers, timeout=timeout_s, trust_env=False, verify=CERTIFICATES
         )
 
     def close(self) -> None:
@@ -159,9 +160,9 @@ class AdapterLine:
         if answer.status_code not in {204, 404}:
             raise _refusal(answer)
 
-    def generate(self, name: str, prompt: str) -> int:
+    def generate(self, name: str, prompt: str, tokens: int = 8) -> int:
         """One real generation; gives the number of tokens."""
-        params = {"max_new_tokens": 8, "temperature": 0, "do_sample": False}
+        params = {"max_new_tokens": tokens, "temperature": 0, "do_sample": False}
         body = {"adapter": name, "prompts": [prompt], "params": params}
         results = self._json("POST", "/generate", body)["results"]
         return int(results[0]["finish"]["completion_tokens"])
@@ -171,9 +172,13 @@ class AdapterLine:
         body = {"adapter": name, "prompt_ids": list(prompt_ids), "token_ids": list(token_ids)}
         return [float(value) for value in self._json("POST", "/logprobs", body)["logprobs"]]
 
-    def prove(self, name: str, digest: str | None) -> dict[str, Any]:
-        """Have the policy-identity proof made (`arena_runner.serving.proof`); a refusal of it is a RolloutError."""
-        proved: dict[str, Any] = self._json("POST", "/prove", {"adapter": name, "digest": digest})
+    def prove(self, name: str, digest: str | None, *, again: bool = False) -> dict[str, Any]:
+        """Have the policy-identity proof made (`arena_runner.serving.proof`); a refusal of it is a RolloutError.
+
+        `again`: what this process has shown before needs its digest half only.
+        """
+        asked = {"adapter": name, "digest": digest, "again": again}
+        proved: dict[str, Any] = self._json("POST", "/prove", asked)
         return proved
 
     def _json(self, method: str, path: str, body: Any = None) -> Any:

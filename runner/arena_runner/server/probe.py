@@ -59,6 +59,16 @@ def probe(world: World, line: AdapterLine, revision: RevisionRow) -> None:
         raise RolloutError("the probe's generation came back empty")
 
 
+def probe_again(world: World, line: AdapterLine, revision: RevisionRow) -> None:
+    """The same for what this process has proved before: it lies there as it did, and still answers."""
+    if _acts(revision):
+        line.act_once(revision.adapter)
+        return
+    line.prove(revision.adapter, _note(world, revision).get("adapter_digest"), again=True)
+    if line.generate(revision.adapter, PROMPT, 1) < 1:
+        raise RolloutError("the probe's generation came back empty")
+
+
 def _acts(revision: RevisionRow) -> bool:
     return ModelRef.model_validate(revision.model).id == POLICIES
 

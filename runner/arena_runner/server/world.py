@@ -12,6 +12,7 @@ from arena_runner.server.artifacts import BlobStore
 from arena_runner.server.home import Home
 from arena_runner.server.kept import Kept
 from arena_runner.server.keys import Keys, keys_of
+from arena_runner.server.proofs import Proofs
 from arena_runner.server.services.split_files import Downloads
 from arena_runner.server.services.wheel_files import Resolvers
 from arena_runner.server.settings import Settings, TierFile
@@ -63,6 +64,7 @@ class Links:
     starts: dict[str, int] = field(default_factory=dict)
     """by process kept alive, how often this server has started it"""
     traffic: Traffic = field(default_factory=Traffic)
+    proofs: Proofs = field(default_factory=Proofs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,7 +185,7 @@ async def prove(scheduler: TheScheduler, body: Prove) -> Proved:
     """Show that a name answers by the weights that were trained, before anybody is answered by it."""
     if scheduler.known(body.adapter) is None:
         raise UnknownAdapterError(f"adapter {body.adapter} is not loaded")
-    return await asyncio.to_thread(scheduler.prove, body.adapter, body.digest)
+    return await asyncio.to_thread(scheduler.prove, body.adapter, body.digest, again=body.again)
 
 
 def _renderer(

@@ -99,6 +99,9 @@ class Generator(Protocol):
         """Measure given tokens at temperature 1."""
         ...
 
-    def prove(self, name: str, digest: str | None = None) -> Proved:
-        """Show that a name answers by the weights it should, or raise PolicyMismatchError; blocks the caller."""
+    def prove(self, name: str, digest: str | None = None, *, again: bool = False) -> Proved:
+        """Show that a name answers by the weights it should, or raise PolicyMismatchError; blocks the caller.
+
+        `again`: where this process has shown it before, the weights are read back and nothing more.
+        """
         ...

@@ -7,7 +7,8 @@ name and before any traffic is sent there. It refuses with `policy-mismatch` and
   places that a request takes, and compared with the files; the files with the digest the trainer recorded.
 * path half: the adapter's own greedy completions are compared with what its format means, always; a probe adapter goes
   through every targeted layer the first time this process sees that rank, alpha and those targets. The model goes on
-  serving between two layers.
+  serving between two layers. A name that was proved by this process, and is asked for `again`, has only its digest half
+  repeated: going back to what is loaded must not take longer than that.
 """
 
 from __future__ import annotations
@@ -42,9 +43,13 @@ class ServedProof:
         self._shelf, self._base = shelf, shelf.base
         self._noise: Noise | None = None
         self._shown: set[tuple[int, float, tuple[str, ...]]] = set()
+        self._proved: dict[tuple[str, str], Proved] = {}
+        """by name and digest, what was shown last"""
 
-    def steps(self, name: str, digest: str | None) -> Iterator[Proved | None]:
+    def steps(self, name: str, digest: str | None, *, again: bool = False) -> Iterator[Proved | None]:
         """Prove one name; yields None between layers, and at last what was found.
+
+        `again`: what answered by its weights before, in this process, needs the digest half only.
 
         Raises:
             UnknownAdapterError: Nothing is loaded under the name.
@@ -54,6 +59,9 @@ class ServedProof:
         adapter = Adapter(loaded.tensors, loaded.config)
         self._demand_files(name, adapter, digest)
         self._demand_lying(name, adapter)
+        if again and (before := self._proved.get((name, loaded.about.digest))) is not None:
+            yield before.model_copy(update={"layers": 0})
+            return
         subject = _Served(self._shelf, loaded)
         noise = self._noise = self._noise or identity.calibrate(self._base, subject)
         shape = (loaded.config.rank, loaded.config.alpha, adapter.modules)
@@ -67,9 +75,10 @@ class ServedProof:
                 self._shelf.hold({})
             self._shown.add(shape)
         apart = self._demand_answers(name, adapter, noise)
-        yield Proved(
-            adapter=name, digest=loaded.about.digest, apart=apart, tolerance=noise.tolerance, layers=layers
-        )
+        found = loaded.about.digest
+        proved = Proved(adapter=name, digest=found, apart=apart, tolerance=noise.tolerance, layers=layers)
+        self._proved[name, found] = proved
+        yield proved
 
     def _demand_files(self, name: str, adapter: Adapter, digest: str | None) -> None:
         found = peft_format.digest(adapter.tensors, adapter.config)

@@ -196,6 +196,8 @@ class Prove(Frozen):
     adapter: AdapterName
     digest: Digest | None = None
     """`adapter_digest` as the trainer recorded it"""
+    again: bool = False
+    """what this process has shown to answer by its weights is only read back"""
 
 
 class Proved(Frozen):

@@ -123,10 +123,10 @@ class Scheduler:
         self.room(len(prompt_ids), len(token_ids))
         return self._order(lambda: self._decoder.logprobs(adapter, prompt_ids, token_ids))
 
-    def prove(self, name: str, digest: str | None = None) -> Proved:
+    def prove(self, name: str, digest: str | None = None, *, again: bool = False) -> Proved:
         """Show that a name answers by the weights it should; others are served between its steps. Blocks the caller."""
         with self._proving:
-            steps = self._proof.steps(name, digest)
+            steps = self._proof.steps(name, digest, again=again)
             while (found := self._order(lambda: next(steps)).result()) is None:
                 pass
             return found

@@ -151,7 +151,7 @@ class VllmGenerator:
             name = self._name(adapter)
         return self._rows.submit(self._measure, name, prompt_ids, token_ids)
 
-    def prove(self, name: str, digest: str | None = None) -> Proved:
+    def prove(self, name: str, digest: str | None = None, *, again: bool = False) -> Proved:
         """The digest half: what the worker holds in the slot that the name leads to.
 
         There are no weights here to compare answers with, so that `apart` and `layers` are 0.

@@ -16,11 +16,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from arena_runner import logs
-from arena_runner.server.controllers import rollouts
-from arena_runner.server.controllers.look import Look, look_at, model_of
 from arena_runner.server.controllers.loop import Controller
 from arena_runner.server.model_servers import AdapterLine, Fleet, RolloutError
-from arena_runner.server.probe import load, probe
+from arena_runner.server.probe import load, probe, probe_again
+from arena_runner.server.services import rollouts
+from arena_runner.server.services.look import Look, look_at, model_of
 from arena_runner.server.services.targets import Waiting
 from arena_runner.server.store.tables import DeploymentStateRow, ResourceRow, RevisionRow
 from arena_runner.server.world import World
@@ -52,6 +52,7 @@ class DeploymentsController(Controller):
             return
         looks = self._looks()
         self.fleet.keep({ref.id: ref for ref in map(model_of, _wanted(looks))})
+        self.world.links.proofs.forget_but(tuple(self.world.links.model_servers.values()))
         self._tidy(looks)
         for namespace, name in self._living():
             with logs.about(deployment=name):
@@ -98,11 +99,7 @@ class DeploymentsController(Controller):
             rollouts.abandon(look, now)
             self._say_served(look)
         elif look.state.refused != look.key and not look.is_loading:
-            rollouts.abandon(look, now)
-            if look.held_at is None:
-                rollouts.begin(session, self.world, look, look.target)
-            else:
-                rollouts.return_to(session, look, look.held_at, now)
+            rollouts.step(session, self.world, look, look.target)
 
     def _say_served(self, look: Look) -> None:
         """Serving, or on the way back after its model server was restarted."""
@@ -112,7 +109,7 @@ class DeploymentsController(Controller):
         if unloadable is not None:
             look.say("held", unloadable)
         elif model in self.world.links.model_servers:
-            look.say("held" if look.held_at else "serving", _hold_message(look))
+            look.say("held" if look.held_at else "serving", look.hold_message)
         elif broken is not None:
             look.say("held", f"the model server of {model} does not start: {broken}")
         else:
@@ -137,8 +134,20 @@ class DeploymentsController(Controller):
                 for revision in answering:
                     if revision.adapter not in there and model_of(revision).id == model:
                         self._give_back(line, revision)
-                for name in there - kept:
+                for name in self._unneeded(line, there - kept):
                     line.unload(name)
+
+    def _unneeded(self, line: AdapterLine, names: frozenset[str]) -> list[str]:
+        """Those of `names` that nobody needs; from now on nobody switches to them."""
+        if not names:
+            return []
+        with self.world.store.write() as session:  # in turn with those who switch
+            looks = [look for look in (look_at(session, *a) for a in self._living()) if look is not None]
+            kept = {revision.adapter for look in looks for revision in look.loaded} | self._in_grace(looks)
+            gone = sorted(names - kept)
+            for name in gone:
+                self.world.links.proofs.drop(line.server, name)
+        return gone
 
     def _give_back(self, line: AdapterLine, revision: RevisionRow) -> None:
         if revision.state == "superseded" and revision.id in self._unloadable:
@@ -175,11 +184,20 @@ class DeploymentsController(Controller):
         probed = False
         with self._line(model) as line:
             if line is not None:
-                load(self.world, line, revision)
-                self._say(revision, "probing", f"probing {revision.checkpoint}")
-                probe(self.world, line, revision)
+                self._probe(line, revision)
                 probed = True
         return probed
+
+    def _probe(self, line: AdapterLine, revision: RevisionRow) -> None:
+        proofs = self.world.links.proofs
+        if proofs.holds(line.server, revision.adapter):
+            probe_again(self.world, line, revision)
+            return
+        load(self.world, line, revision)
+        self._say(revision, "probing", f"probing {revision.checkpoint}")
+        probe(self.world, line, revision)
+        proofs.note(line.server, revision.adapter)
+        log.info("deployment %s: r%d is proved", revision.deployment, revision.number)
 
     def _check_patience(self, revision: RevisionRow, model: str) -> None:
         broken = self.fleet.broken(model)
@@ -264,10 +282,3 @@ def _wanted(looks: Iterable[Look]) -> list[RevisionRow]:
 
 def _once(revisions: Iterable[RevisionRow]) -> list[RevisionRow]:
     return list({revision.id: revision for revision in revisions}.values())
-
-
-def _hold_message(look: Look) -> str:
-    hold = look.state.hold
-    if not hold:
-        return ""
-    return f"held at r{hold['revision']}, instead of r{hold['wanted']}: rolled back by {hold['by']}"

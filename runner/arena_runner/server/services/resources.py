@@ -18,7 +18,7 @@ from arena_gitops.spec.resource import NAMES, Address, is_name
 from arena_gitops.spec.stack import RESERVED
 from arena_gitops.spec.wire import DeploymentSpec, ExperimentSpec, Owner, PutResource, ResourceDocument
 from arena_runner.server.refusals import RefusedError, stale
-from arena_runner.server.services import deployments, experiments, leases, purging
+from arena_runner.server.services import deployments, experiments, leases, purging, switching
 from arena_runner.server.services.documents import document
 from arena_runner.server.store.tables import IdempotencyRow, ResourceRow, VersionRow
 from arena_runner.server.world import World
@@ -64,6 +64,8 @@ def put(world: World, request: Put) -> ResourceDocument:
         session.flush()
         answer = document(session, world, row)
         _remember(session, world, request, answer)
+    if isinstance(spec, DeploymentSpec):
+        switching.at_once(world, request.body.owner.namespace, request.address.name)
     world.bell.ring()
     return answer
 

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import Hold, Owner, ResourceDocument, Revision
 from arena_runner.server.refusals import RefusedError, not_found
+from arena_runner.server.services import switching
 from arena_runner.server.services.documents import document
 from arena_runner.server.services.resources import check_owner, find
 from arena_runner.server.store.tables import DeploymentStateRow, ResourceRow, RevisionRow
@@ -30,29 +31,31 @@ def revisions(session: Session, namespace: str, name: str) -> tuple[Revision, ..
 def rollback(world: World, name: str, owner: Owner, to: int | None, by: str) -> ResourceDocument:
     """Hold the deployment at an earlier revision; without `to`, at the one that served before."""
     with world.store.write() as session:
-        row, state = _living(session, name, owner)
+        _, state = _living(session, name, owner)
         revision = _earlier(_rows(session, owner.namespace, name), name, state.revision, to)
         before = Hold.model_validate(state.hold) if state.hold else None
         wanted = before.wanted if before else state.revision
         hold = Hold(revision=revision.number, wanted=wanted, by=by, since=world.clock())
         state.decide(state.pin, hold.model_dump(mode="json"))
         state.refused, state.updated = None, world.clock()
-        session.flush()
-        answer = document(session, world, row)
-    world.bell.ring()
-    return answer
+    return _on_its_way(world, name, owner)
 
 
 def resume(world: World, name: str, owner: Owner) -> ResourceDocument:
     """End the hold and try what failed again; a deployment without either stays as it is."""
     with world.store.write() as session:
-        row, state = _living(session, name, owner)
+        _, state = _living(session, name, owner)
         state.decide(state.pin, None)
         state.refused, state.updated = None, world.clock()
-        session.flush()
-        answer = document(session, world, row)
+    return _on_its_way(world, name, owner)
+
+
+def _on_its_way(world: World, name: str, owner: Owner) -> ResourceDocument:
+    """What is there already serves by now; anything else is the controller's."""
+    switching.at_once(world, owner.namespace, name)
     world.bell.ring()
-    return answer
+    with world.store.read() as session:
+        return document(session, world, _living(session, name, owner)[0])
 
 
 def _living(session: Session, name: str, owner: Owner) -> tuple[ResourceRow, DeploymentStateRow]:

@@ -13,13 +13,36 @@ from sqlalchemy.orm import Session
 
 from arena_gitops.spec.job import ModelRef
 from arena_gitops.spec.serving import Rollout
-from arena_runner.server.controllers.look import Look, look_at, numbered
 from arena_runner.server.services import jobs, runs
+from arena_runner.server.services.look import Look, look_at, numbered, server_of
 from arena_runner.server.services.targets import Target
 from arena_runner.server.store.tables import DeploymentStateRow, RevisionRow
 from arena_runner.server.traffic import Tally
 from arena_runner.server.world import World
 from arena_runner.serving.policy_protocol import POLICIES, POLICY_FILES
+
+
+def step(session: Session, world: World, look: Look, target: Target) -> None:
+    """What should serve is put on its way, in the place of anything else that was."""
+    abandon(look, world.clock())
+    if look.held_at is None:
+        begin(session, world, look, target)
+    else:
+        return_to(session, look, look.held_at, world.clock())
+
+
+def shown(session: Session, world: World, look: Look, target: Target) -> RevisionRow | None:
+    """A revision of the same export that its model server holds and has proved: its adapter can answer at once."""
+    mine = select(RevisionRow).where(RevisionRow.namespace == look.row.namespace)
+    mine = mine.where(RevisionRow.deployment == look.row.name)
+    if look.held_at is not None:
+        mine = mine.where(RevisionRow.number == look.held_at)
+    else:
+        mine = mine.where(RevisionRow.run_id == target.run.id, RevisionRow.digest == target.checkpoint.digest)
+    for revision in session.scalars(mine.order_by(RevisionRow.number.desc())):
+        if world.links.proofs.holds(server_of(world, revision), revision.adapter):
+            return revision
+    return None
 
 
 def begin(session: Session, world: World, look: Look, target: Target) -> None:
@@ -43,6 +66,8 @@ def begin(session: Session, world: World, look: Look, target: Target) -> None:
     revision.step, revision.member = target.checkpoint.step, target.checkpoint.member
     revision.model, revision.adapter = model.model_dump(mode="json"), f"{place}.r{number}"
     revision.state, revision.message, revision.created, revision.updated = "loading", "", now, now
+    if (twin := shown(session, world, look, target)) is not None and twin.files == revision.files:
+        revision.adapter = twin.adapter  # the same weights, there and proved: nothing is loaded twice
     session.add(revision)
     _make_room(look, now)
     look.say("loading", f"loading {target.checkpoint.label} on {'the policy server' if acts else model.id}")
@@ -106,7 +131,8 @@ def fail(session: Session, world: World, revision: RevisionRow, why: str) -> Non
     """A rollout comes to nothing: what served goes on, and the same is not tried again by itself."""
     now = world.clock()
     failed = session.get_one(RevisionRow, revision.id)
-    was = failed.state
+    if (was := failed.state) != revision.state:
+        return  # it took over, or was given up, meanwhile
     failed.state, failed.message, failed.updated = "failed", why, now
     look = look_at(session, revision.namespace, revision.deployment)
     if look is None:

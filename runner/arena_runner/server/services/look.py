@@ -15,6 +15,7 @@ from arena_runner.server.services.deployments import residents
 from arena_runner.server.services.targets import Target, Waiting
 from arena_runner.server.store.tables import DeploymentStateRow, ResourceRow, RevisionRow
 from arena_runner.server.traffic import Name
+from arena_runner.server.world import ModelServer, World
 
 ON_ITS_WAY = ("loading", "canary")
 
@@ -102,6 +103,16 @@ class Look:
         if (self.state.state, self.state.message) != (state, message):
             self.state.state, self.state.message = state, message
 
+    @property
+    def hold_message(self) -> str:
+        """Why it serves something else than its file says."""
+        hold = self.state.hold
+        return (
+            f"held at r{hold['revision']}, instead of r{hold['wanted']}: rolled back by {hold['by']}"
+            if hold
+            else ""
+        )
+
 
 def look_at(session: Session, namespace: str, name: str) -> Look | None:
     """None when there is no such deployment any more."""
@@ -128,6 +139,11 @@ def numbered(session: Session, namespace: str, name: str, number: int) -> Revisi
     """A revision by its number."""
     query = select(RevisionRow).where(RevisionRow.namespace == namespace, RevisionRow.deployment == name)
     return session.scalar(query.where(RevisionRow.number == number))
+
+
+def server_of(world: World, revision: RevisionRow) -> ModelServer | None:
+    """The model server that holds it, if that answers now."""
+    return world.links.model_servers.get(model_of(revision).id)
 
 
 def model_of(revision: RevisionRow) -> ModelRef:
