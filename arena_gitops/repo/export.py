@@ -130,6 +130,7 @@ class Export:
             "gate": _said(spec["gate"]) if spec.get("gate") else None,
             "strategy": spec.get("strategy") or None,
             "tier": spec.get("tier"),
+            "engine": spec.get("engine"),
         }
         return {"experiment": spec["experiment"], "checkpoint": spec.get("checkpoint", "best"), **_said(more)}
 

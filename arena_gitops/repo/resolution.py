@@ -68,8 +68,10 @@ class Resolution:
             strategy=resource.strategy.stored(),
             limits=resource.limits.model_dump(mode="json", exclude_none=True),
             tier=resource.tier,
+            engine=resource.engine,
         )
-        unwritten = set() if spec.limits else {"limits"}  # as stored before there were any
+        # as stored before there were any
+        unwritten = {name for name in ("limits", "engine") if not getattr(spec, name)}
         self._add(
             entry, spec.model_dump(mode="json", exclude=unwritten), spans_of(entry, {}), parents=[parent]
         )

@@ -93,6 +93,7 @@ _BY_KIND: dict[str, tuple[tuple[str, FieldClass], ...]] = {
     ),
     "deployment": (
         ("tier", FieldClass.PLACEMENT),
+        ("engine", FieldClass.PLACEMENT),
         ("strategy", FieldClass.METADATA),  # how traffic moves, not what is served
         ("limits", FieldClass.METADATA),
     ),

@@ -86,6 +86,10 @@ class Tier(Frozen):
     """memory that one training job is given; absent: not counted"""
     serving_gb: float = Field(default=0.0, ge=0)
     """memory that one served base model is given"""
+    serving: Literal["local", "pull"] = "local"
+    """who serves its deployments: processes that the server starts, or hosts of other machines that ask"""
+    engine: Literal["torch", "vllm"] | None = None
+    """what generates where a deployment does not say; absent: the server's"""
 
     @property
     def places(self) -> int | None:
@@ -284,6 +288,7 @@ class DeploymentSpec(Traffic):
     checkpoint: str = "best"
     gate: Gate | None = None
     tier: str | None = None
+    engine: Literal["torch", "vllm"] | None = None
 
 
 class CheckRequest(Frozen):

@@ -6,6 +6,7 @@
 | `POST /api/v1/workers/leave` | `WorkerGoodbye` | 204 |
 | `GET  /api/v1/workers` | | list of `WorkerStatus` |
 | `POST /api/v1/workers/jobs/{run_id}/{segment}/hand-back` | `HandBack` | 204; 409 when the job is another's |
+| `POST /api/v1/workers/hosts` | `HostReport` | `HostOrders`; 426 to another version, 403 to another tier |
 | `GET  /api/v1/models/{id}@{revision}/` | | `ModelListing`; 404 where the server has no such folder |
 | `GET  /api/v1/models/{id}@{revision}/{path}` | `Range` | the file |
 | `GET  /api/v1/wheels/` | `WheelTarget` as query | `WheelListing`; 503 while it is being resolved, 422 when it cannot be, 424 when the index does not answer |
@@ -20,7 +21,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from arena_gitops.spec.job import Digest
+from arena_gitops.spec.job import Digest, ModelRef
 from arena_gitops.spec.resource import Frozen, Name
 
 PlatformTag = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,64}$")]
@@ -76,6 +77,47 @@ class WorkerStatus(Frozen):
     """when it was heard of last"""
     run_id: str | None = None
     experiment: Name | None = None
+
+
+class HostedModel(Frozen):
+    """One model server of a serving host, as the host sees it."""
+
+    state: Literal["starting", "answering", "broken"]
+    token: Annotated[str, Field(max_length=200)] | None = None
+    """opens it, and tells it from the process before it; where it answers"""
+    message: Annotated[str, Field(max_length=4000)] = ""
+    """why it is broken"""
+
+
+class HostReport(Frozen):
+    """A serving host says that it is there, where it is reached, and what it serves: at first, and again and again."""
+
+    host_id: WorkerId
+    hostname: Annotated[str, Field(max_length=255)]
+    tier: str
+    version: str
+    url: Annotated[str, Field(pattern=r"^https?://[^/?#@\s]+$", max_length=300)]
+    """by which the server reaches its model servers"""
+    models: dict[str, HostedModel] = Field(default_factory=dict)
+    """by `HostOrder.key`"""
+    leaving: bool = False
+    """it ends: nothing is asked of it any more"""
+
+
+class HostOrder(Frozen):
+    """One model server that a host should run."""
+
+    key: str
+    model: ModelRef
+    engine: Literal["torch", "vllm"]
+
+
+class HostOrders(Frozen):
+    """All that a host should run; what it runs beside them it ends."""
+
+    models: tuple[HostOrder, ...]
+    poll_s: float = 2.0
+    """the longest it should wait before it reports again"""
 
 
 class ModelFile(Frozen):

@@ -21,6 +21,8 @@ from arena_gitops.spec.job import ModelRef
 from arena_gitops.spec.wire import REQUEST_ID, Claim, ClaimRequest, ErrorBody, EventBatch, EventReceipt
 from arena_gitops.spec.worker import (
     HandBack,
+    HostOrders,
+    HostReport,
     ModelFile,
     ModelListing,
     SplitListing,
@@ -71,6 +73,11 @@ class ServerLink:
         """Introduce a worker; RefusedError when its version, tier or token is not wanted."""
         answer = self._call("POST", f"{API}/workers/register", json=hello.model_dump(mode="json"))
         return WorkerWelcome.model_validate_json(answer.content)
+
+    def host(self, report: HostReport) -> HostOrders:
+        """Report as a serving host; what it should run."""
+        answer = self._call("POST", f"{API}/workers/hosts", json=report.model_dump(mode="json"))
+        return HostOrders.model_validate_json(answer.content)
 
     def leave(self, worker_id: str) -> None:
         """Tell the server that this worker ends."""

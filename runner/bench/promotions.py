@@ -74,6 +74,15 @@ class Site:
     key: str
     home: Path
     etags: dict[str, str] = field(default_factory=dict)
+    member: int = -1
+    """that the file of `live` names"""
+
+    def another(self, serving: str | None) -> dict[str, Any]:
+        """The next member that neither serves nor stands in the file: that would leave the hold of a rollback."""
+        file = self.member
+        while self.member == file or deployment(self.member)["checkpoint"] == serving:
+            self.member = (self.member + 1) % ADAPTERS
+        return deployment(self.member)
 
     def put(self, kind: str, name: str, spec: dict[str, Any]) -> None:
         """Apply one resource."""
@@ -141,7 +150,7 @@ def site(home: Path, model: Path, adapters: Path) -> Iterator[Site]:
         yield made
 
 
-def until(condition: Callable[[], Any], seconds: float = 60.0, pause_s: float = 0.005) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 120.0, pause_s: float = 0.005) -> Any:
     """The first true answer."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
@@ -235,14 +244,11 @@ def switch(live: Site, number: int) -> Switch:
     """One promotion or, every second time once all have served, one rollback."""
     before = live.serves("live")
     back = number >= ADAPTERS and number % 2 == 1
-    # a file with the content it had would leave the hold of the rollback before it
-    step = number if number < ADAPTERS else number // 2
-    wanted = [deployment((step + shift) % ADAPTERS) for shift in range(2)]
     began = time.time()
     if back:
         live.rollback("live")
     else:
-        live.put("deployment", "live", next(w for w in wanted if w["checkpoint"] != before.get("checkpoint")))
+        live.put("deployment", "live", live.another(before.get("checkpoint")))
     asked = time.time() - began
     revision, seen = until(lambda: (s := live.speaks("live"))[0] not in {0, before.get("revision", 0)} and s)
     proved = live.proved("live", revision)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +38,11 @@ def token_of(server: RealServer, role: str) -> str:
 
 @contextmanager
 def real_server(
-    home: Path, *, mlflow_uri: str | None = NO_MLFLOW, **settings: object
+    home: Path,
+    *,
+    mlflow_uri: str | None = NO_MLFLOW,
+    variables: Mapping[str, str] | None = None,
+    **settings: object,
 ) -> Iterator[RealServer]:
     """Start one in `home`; it is gone at the end. Without an address of MLflow it has one of its own."""
     home.mkdir(parents=True, exist_ok=True)
@@ -49,7 +53,7 @@ def real_server(
     (home / "settings.yaml").write_text(json.dumps({**scripted, **settings}))
     command = [sys.executable, "-m", "arena_runner.cli", "server", "--home", str(home)]
     kept = {key: value for key, value in os.environ.items() if not key.startswith("ARENA_")}
-    kept["ARENA_MODELS_DIR"] = str(home / "models")
+    kept |= {"ARENA_MODELS_DIR": str(home / "models"), **(variables or {})}
     command += [] if mlflow_uri is None else ["--mlflow-uri", mlflow_uri]
     with (home / "server.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=kept)

@@ -113,7 +113,7 @@ def unheeded(resource: DesiredResource) -> tuple[str, ...]:
             return (*limits, *tries, *ours(spec))
         case "deployment":
             gate = spec.get("gate") or {}
-            keys = [key for key in ("strategy", "tier") if spec.get(key)]
+            keys = [key for key in ("strategy", "tier", "engine") if spec.get(key)]
             return (*keys, *(["gate.min_delta"] if gate.get("min_delta") is not None else []))
         case _:
             return ()

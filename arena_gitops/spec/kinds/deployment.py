@@ -97,6 +97,9 @@ class Deployment(Referring):
     strategy: Strategy = Strategy()
     limits: Limits = Limits()
     tier: str | None = None
+    """whose hosts serve it, and at what price; default: the server's first"""
+    engine: Literal["torch", "vllm"] | None = None
+    """what generates; default: the tier's, else the server's"""
 
     @property
     def choice(self) -> Choice:

@@ -158,7 +158,9 @@ def _refusal(served: Served, answer: httpx.Response) -> RefusedError:
             f"the model server of {served.deployment} answered {answer.status_code}",
         )
     match answer.status_code:
-        case 404:  # it was restarted and has not been given its adapters back yet
+        case (
+            401 | 404
+        ):  # it was restarted, has another token now, and has not been given its adapters back yet
             return RefusedError(503, "not-serving", f"deployment {served.deployment} is being loaded again")
         case 422:
             return RefusedError(422, code, message)

@@ -16,14 +16,16 @@ from typing import Any
 import httpx
 
 from arena_gitops.errors import ArenaError
-from arena_gitops.spec.job import ModelRef
 from arena_runner.server.executors.local import RUNNER
+from arena_runner.server.places import Place
 from arena_runner.server.supervised import Program, Supervised
 from arena_runner.server.world import ModelServer, World
 from arena_runner.serving.policy_protocol import POLICIES
 
 TOKEN = "ARENA_MODEL_SERVER_TOKEN"  # noqa: S105 - a variable's name
 VLLM_PYTHON = "ARENA_VLLM_PYTHON"
+START_S = {"torch": 180.0, "vllm": 600.0}
+"""What a start may take: vLLM measures memory and warms its kernels up first."""
 GIVE_UP_AFTER = 2
 """Failed starts in a row before the last: then a model server is said to be broken."""
 CERTIFICATES = ssl.create_default_context()
@@ -41,16 +43,18 @@ class Fleet:
         self._world = world
         self._processes: dict[str, Supervised] = {}
 
-    def keep(self, wanted: Mapping[str, ModelRef]) -> None:
+    def keep(self, places: Mapping[str, Place]) -> None:
         """Start what is wanted, stop what is not, and tell the routes which of them answer."""
         answering = self._world.links.model_servers
-        self._world.links.wanted_models = frozenset(wanted)
+        self._world.links.wanted_models = frozenset(places)
+        self._elsewhere(places)
+        wanted = {key: place for key, place in places.items() if place.tier is None}
         for model in [known for known in self._processes if known not in wanted]:
             answering.pop(model, None)
             self._processes.pop(model).stop(grace_s=10.0)
         self._bury_leftovers(wanted)
-        for model, ref in wanted.items():
-            process = self._processes.setdefault(model, Supervised(self._world.home, self._program(ref)))
+        for model, place in wanted.items():
+            process = self._processes.setdefault(model, Supervised(self._world.home, self._program(place)))
             endpoint = process.look()
             self._world.links.starts[model] = process.starts
             if endpoint is None:
@@ -58,7 +62,20 @@ class Fleet:
             else:
                 answering[model] = ModelServer(endpoint.url, endpoint.token)
 
-    def _bury_leftovers(self, wanted: Mapping[str, ModelRef]) -> None:
+    def _elsewhere(self, places: Mapping[str, Place]) -> None:
+        """What the hosts of other machines should run, and which of it answers."""
+        answering, hosts = self._world.links.model_servers, self._world.links.hosts
+        hosts.want(places.values(), self._world.clock())
+        for key in [known for known in answering if known not in places and known not in self._processes]:
+            del answering[key]
+        for key in [key for key, place in places.items() if place.tier is not None]:
+            url, model = hosts.find(key) or ("", None)
+            if model is not None and model.state == "answering" and model.token:
+                answering[key] = ModelServer(url, model.token)
+            else:
+                answering.pop(key, None)
+
+    def _bury_leftovers(self, wanted: Mapping[str, Place]) -> None:
         """Stop what a predecessor that was killed has left behind and nobody wants any more."""
         known = {_name(model) for model in (*wanted, *self._processes)}
         for record in self._world.home.processes.glob("model-*.json"):
@@ -74,6 +91,9 @@ class Fleet:
 
     def broken(self, model: str) -> str | None:
         """Why its model server does not come up, once it has failed often enough."""
+        _, there = self._world.links.hosts.find(model) or ("", None)
+        if there is not None and there.state == "broken":
+            return there.message or "its host does not say why"
         process = self._processes.get(model)
         if process is None or process.failures <= GIVE_UP_AFTER:
             return None
@@ -94,8 +114,8 @@ class Fleet:
             _name(POLICIES), lambda port, _token: (*start, "--port", str(port)), environment, "/healthz"
         )
 
-    def _program(self, ref: ModelRef) -> Program:
-        world = self._world
+    def _program(self, place: Place) -> Program:
+        world, ref = self._world, place.model
         settings = world.settings.model_server
         start = settings.command or (*RUNNER, "serve")
         if ref.id == POLICIES:
@@ -103,7 +123,7 @@ class Fleet:
 
         def command(port: int, _token: str) -> Sequence[str]:
             revision = ("--revision", ref.revision) if ref.revision else ()
-            engine = () if settings.engine == "torch" else ("--engine", settings.engine)
+            engine = () if place.engine == "torch" else ("--engine", place.engine)
             return (*start, "--model", ref.id, *revision, "--port", str(port), *engine)
 
         def environment(token: str) -> dict[str, str]:
@@ -111,7 +131,7 @@ class Fleet:
             vllm = {VLLM_PYTHON: os.environ[VLLM_PYTHON]} if VLLM_PYTHON in os.environ else {}
             return {TOKEN: token, "PYTHONUNBUFFERED": "1", **folders, **vllm}
 
-        return Program(_name(ref.id), command, environment, "/healthz")
+        return Program(_name(place.key), command, environment, "/healthz", START_S[place.engine])
 
 
 def _name(model: str) -> str:

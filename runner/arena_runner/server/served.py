@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from arena_gitops.spec.job import ModelRef
 from arena_gitops.spec.resource import BETWEEN, MAIN
 from arena_gitops.spec.wire import DeploymentSpec, Provenance
+from arena_runner.server.places import place_of
 from arena_runner.server.refusals import RefusedError
 from arena_runner.server.services.deployments import residents
 from arena_runner.server.store.tables import DeploymentStateRow, ResourceRow, RevisionRow, RunRow
@@ -149,7 +150,7 @@ def _spec(session: Session, namespace: str, deployment: str) -> DeploymentSpec |
 
 
 def _server(world: World, revision: RevisionRow) -> ModelServer | None:
-    return world.links.model_servers.get(ModelRef.model_validate(revision.model).id)
+    return world.links.model_servers.get(place_of(world, revision).key)
 
 
 def _of_the_day(session: Session, state: DeploymentStateRow, talk: str | None) -> RevisionRow | None:

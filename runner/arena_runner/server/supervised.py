@@ -45,6 +45,8 @@ class Program:
     environment: Callable[[str], dict[str, str]]
     health: str
     """path of a GET that answers 200 without a token"""
+    start_s: float = START_S
+    """what a start may take"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class Supervised:
         if self._answers(self.endpoint):
             self._ready, self._well, self.failures = True, now, 0
             return self.endpoint
-        if now - max(self._since, self._well) > (UNHEALTHY_S if self._ready else START_S):
+        if now - max(self._since, self._well) > (UNHEALTHY_S if self._ready else self._program.start_s):
             log.warning("%s (pid %d) does not answer; killing it", self._program.name, self.endpoint.pid)
             self.stop(grace_s=2.0)
         return None

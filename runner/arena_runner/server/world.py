@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from arena_gitops import __version__
 from arena_runner.server.artifacts import BlobStore
 from arena_runner.server.home import Home
+from arena_runner.server.hosts import Hosts
 from arena_runner.server.kept import Kept
 from arena_runner.server.keys import Keys, keys_of
 from arena_runner.server.proofs import Proofs
@@ -58,13 +59,15 @@ class Links:
     """`http://127.0.0.1:…` of the tracking server; None until it is known"""
     mlflow_ready: threading.Event = field(default_factory=threading.Event)
     model_servers: dict[str, ModelServer] = field(default_factory=dict)
-    """by base model id: those that answer now; the deployments controller keeps it"""
+    """by place (`places.Place.key`): those that answer now; the deployments controller keeps it"""
     wanted_models: frozenset[str] = frozenset()
-    """base models that something should be served from; the deployments controller says it"""
+    """places that something should be served from; the deployments controller says it"""
     starts: dict[str, int] = field(default_factory=dict)
     """by process kept alive, how often this server has started it"""
     traffic: Traffic = field(default_factory=Traffic)
     proofs: Proofs = field(default_factory=Proofs)
+    hosts: Hosts = field(default_factory=Hosts)
+    """of other machines"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,24 @@ if TYPE_CHECKING:
     from arena_runner.serving.generator import Generator
 
 TOKEN_ENV = "ARENA_MODEL_SERVER_TOKEN"  # noqa: S105 - a variable's name
+SERVER_TOKEN = "ARENA_WORKER_TOKEN"  # noqa: S105 - as above
 
 
 @click.command("serve")
-@click.option("--model", required=True, help="Base model: folder, name in the models folder, or hub id.")
+@click.option("--model", help="Base model: folder, name in the models folder, or hub id.")
+@click.option("--server", help="URL of a server: be one of its serving hosts, and run what it says.")
+@click.option("--tier", help="With --server: the tier whose deployments are served here.")
+@click.option(
+    "--advertise", help="With --server: URL by which that reaches this host; default: where it listens."
+)
+@click.option(
+    "--token",
+    "server_token",
+    help=f"With --server; better kept out of the list of processes: in {SERVER_TOKEN}.",
+)
+@click.option(
+    "--home", type=click.Path(path_type=Path), help="With --server: this host's folder; default $ARENA_HOME."
+)
 @click.option("--revision", help="Commit of a hub model.")
 @click.option(
     "--models-dir", type=click.Path(file_okay=False, path_type=Path), help="Default: $ARENA_MODELS_DIR."
@@ -48,7 +62,12 @@ TOKEN_ENV = "ARENA_MODEL_SERVER_TOKEN"  # noqa: S105 - a variable's name
 )
 def command(
     *,
-    model: str,
+    model: str | None,
+    server: str | None,
+    tier: str | None,
+    advertise: str | None,
+    server_token: str | None,
+    home: Path | None,
     revision: str | None,
     models_dir: Path | None,
     host: str,
@@ -63,7 +82,15 @@ def command(
     device: str | None,
     dtype: str | None,
 ) -> None:
-    """Serve one base model and the adapters that are loaded while it runs."""
+    """Serve one base model and the adapters that are loaded while it runs; or whatever a server says, as its host."""
+    if server is not None:
+        options = {"--threads": threads, "--rows": rows, "--device": device, "--dtype": dtype}
+        options |= {"--adapters": adapters, "--max-rank": max_rank}
+        given = tuple(text for name, value in options.items() if value for text in (name, str(value)))
+        _be_host(server, server_token, tier, advertise, home, bound(host, port), given)
+        return
+    if model is None:
+        raise UsageError("give --model to serve one base model, or --server to be a serving host of a server")
     token = os.environ.pop(token_env, "")
     if not token:
         raise UsageError(f"${token_env} is empty: a model server never runs without a token")
@@ -92,6 +119,44 @@ def command(
         run(scheduler, token, listener, ready_file, model)
     finally:
         scheduler.stop()
+
+
+def _be_host(  # noqa: PLR0917 - one call, one place
+    server: str,
+    given: str | None,
+    tier: str | None,
+    advertise: str | None,
+    home: Path | None,
+    listener: socket.socket,
+    options: tuple[str, ...],
+) -> None:
+    """Run what the server says until told to go."""
+    import sys
+
+    from arena_runner import logs
+    from arena_runner.leaving import Leaving
+    from arena_runner.server.home import Home
+    from arena_runner.server_link import ServerLink
+    from arena_runner.serving.host import Post, serve_for
+
+    token = given or os.environ.pop(SERVER_TOKEN, "")
+    if not token:
+        raise UsageError(
+            f"no token: set {SERVER_TOKEN} to one of role worker, made by arena-runner token create"
+        )
+    if tier is None:
+        raise UsageError("--server needs --tier: whose deployments are served here")
+    logs.configure("text", sys.stdout)
+    place = Home.find(home)
+    place.prepare()
+    name, port = listener.getsockname()[:2]
+    url = (advertise or f"http://{f'[{name}]' if ':' in name else name}:{port}").rstrip("/")
+    link, leaving = ServerLink(server, token), Leaving(0.0)
+    try:
+        with leaving.on_signals():
+            serve_for(link, Post(place, tier, url, options), listener, leaving)
+    finally:
+        link.close()
 
 
 def run(

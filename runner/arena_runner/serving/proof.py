@@ -13,27 +13,22 @@ name and before any traffic is sent there. It refuses with `policy-mismatch` and
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
 
 from arena_runner import peft_format
-from arena_runner.engines import identity, reading
+from arena_runner.engines import reading
 from arena_runner.engines.base import Completion
-from arena_runner.engines.identity import Asked, Noise
+from arena_runner.engines.identity import Asked
 from arena_runner.engines.plain import Adapter
 from arena_runner.engines.reading import NOTHING, PolicyMismatchError
 from arena_runner.serving import protocol
 from arena_runner.serving.decoder import Decoder
+from arena_runner.serving.path import AT_ONCE, PathHalf
 from arena_runner.serving.protocol import BASE, Proved
 from arena_runner.serving.shelf import Loaded, Shelf
-
-ANSWERS = (4, 8)
-"""completions and tokens that are compared"""
-AT_ONCE = 8
-"""probes that share a batch"""
 
 
 class ServedProof:
@@ -41,8 +36,7 @@ class ServedProof:
 
     def __init__(self, shelf: Shelf) -> None:
         self._shelf, self._base = shelf, shelf.base
-        self._noise: Noise | None = None
-        self._shown: set[tuple[int, float, tuple[str, ...]]] = set()
+        self._path = PathHalf()
         self._proved: dict[tuple[str, str], Proved] = {}
         """by name and digest, what was shown last"""
 
@@ -63,20 +57,12 @@ class ServedProof:
             yield before.model_copy(update={"layers": 0})
             return
         subject = _Served(self._shelf, loaded)
-        noise = self._noise = self._noise or identity.calibrate(self._base, subject)
-        shape = (loaded.config.rank, loaded.config.alpha, adapter.modules)
-        layers = 0
-        if shape not in self._shown:
-            try:
-                for _ in identity.probe_layers(self._base, subject, adapter.modules, noise):
-                    layers += 1
-                    yield None
-            finally:
-                self._shelf.hold({})
-            self._shown.add(shape)
-        apart = self._demand_answers(name, adapter, noise)
+        path = self._path.steps(self._base, subject, name, adapter, lambda: self._shelf.hold({}))
+        shown = yield from path
         found = loaded.about.digest
-        proved = Proved(adapter=name, digest=found, apart=apart, tolerance=noise.tolerance, layers=layers)
+        proved = Proved(
+            adapter=name, digest=found, apart=shown.apart, tolerance=shown.tolerance, layers=shown.layers
+        )
         self._proved[name, found] = proved
         yield proved
 
@@ -103,22 +89,6 @@ class ServedProof:
     def _as_read(self, name: str) -> Adapter:
         loaded = self._shelf.loaded(name)
         return Adapter(loaded.tensors, loaded.config)
-
-    def _demand_answers(self, name: str, adapter: Adapter, noise: Noise) -> float:
-        """What looks wrong where numbers are rounded is asked again, as a layer is."""
-        count, length = ANSWERS
-        subject = _Served(self._shelf, self._shelf.loaded(name))
-        apart = math.inf
-        for look in range(1 if noise.exact else identity.LOOKS):
-            prompts = (identity.prompt(self._base, count * look + number) for number in range(count))
-            asked = [(name, adapter, ids) for ids in prompts]
-            apart = float(identity.differences(self._base, subject, asked, length).abs().mean())
-            if apart <= noise.tolerance:
-                return apart
-        raise PolicyMismatchError(
-            f"{name} holds the right weights and does not answer by them: {apart:.3g} nats per token off, "
-            f"{noise.tolerance:.3g} allowed"
-        )
 
 
 @dataclass(slots=True)

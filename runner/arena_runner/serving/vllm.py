@@ -30,9 +30,11 @@ from arena_runner.engines.reading import NOTHING, PolicyMismatchError, demand, e
 from arena_runner.engines.vllm_process import EngineError, VllmProcess
 from arena_runner.serving.decoder import EmptyPromptError, PromptTooLongError
 from arena_runner.serving.detokenise import Detokeniser
+from arena_runner.serving.path import PathHalf, whole
 from arena_runner.serving.protocol import BASE, Adapter, Finish, Params, Piece, Proved, Token
 from arena_runner.serving.scheduler import BusyError
 from arena_runner.serving.shelf import Loaded, UnfitAdapterError, UnknownAdapterError
+from arena_runner.serving.vllm_path import ServedByVllm, weights_of
 
 SEEDS = (1 << 63) - 1
 LOOK_S = 0.5
@@ -79,6 +81,9 @@ class VllmGenerator:
         self._used: Counter[str] = Counter()
         self._waiting = self._count = 0
         self._zeros: str | None = None
+        self._path, self._proving = PathHalf(), threading.Lock()
+        self._proved: dict[str, Proved] = {}
+        """by the name vLLM knows it by"""
 
     def watch(self, gone: Callable[[], None]) -> None:
         """Call `gone` once the vLLM has died."""
@@ -152,10 +157,7 @@ class VllmGenerator:
         return self._rows.submit(self._measure, name, prompt_ids, token_ids)
 
     def prove(self, name: str, digest: str | None = None, *, again: bool = False) -> Proved:
-        """The digest half: what the worker holds in the slot that the name leads to.
-
-        There are no weights here to compare answers with, so that `apart` and `layers` are 0.
-        """
+        """Both halves: what the worker holds in the slot that the name leads to, and how it answers."""
         with self._lock:
             sent = self._name(name)
         tensors, config = peft_format.read(self._folder / sent)
@@ -167,7 +169,31 @@ class VllmGenerator:
         held = self._process.read(self._process.names()[sent], config.rank)
         wanted = {k: v for k, v in expected(adapter, self.base.dtype).items() if v != NOTHING}
         demand(name, {k: v for k, v in held.items() if v != NOTHING}, wanted, {})
-        return Proved(adapter=name, digest=found, apart=0.0, tolerance=0.0, layers=0)
+        if again and (before := self._proved.get(sent)) is not None:
+            return before.model_copy(update={"layers": 0})
+        with self._proving, weights_of(self._process.spec.model, self.base.dtype) as base:
+            subject = ServedByVllm(self, adapter, self._process.spec.members, self.base.eos_ids)
+            shown = whole(self._path.steps(base, subject, name, adapter, lambda: None))
+        proved = Proved(
+            adapter=name, digest=found, apart=shown.apart, tolerance=shown.tolerance, layers=shown.layers
+        )
+        self._proved[sent] = proved
+        return proved
+
+    def send(self, word: str, adapter: Plain) -> str:
+        """See `vllm_path.Sender`."""
+        config = adapter.config
+        about = Adapter(name=word, digest="sha256:" + "0" * 64, rank=config.rank, alpha=config.alpha)
+        return self._orders.submit(self._send, word, Loaded(adapter.tensors, config, about)).result()
+
+    def take_back(self, sent: str) -> None:
+        """See `vllm_path.Sender`."""
+        self._orders.submit(self._take_back, sent).result()
+
+    def sent(self, name: str | None) -> str:
+        """See `vllm_path.Sender`."""
+        with self._lock:
+            return self._name(name or BASE)
 
     def close(self) -> None:
         """End the threads."""
@@ -212,11 +238,12 @@ class VllmGenerator:
             self._leaving.discard(name)
 
     def _send(self, word: str, new: Loaded) -> str:
-        self._count += 1
-        name = f"a{self._count}-{word}"
+        with self._lock:
+            self._count += 1
+            name = f"a{self._count}-{word}"
         peft_format.save(self._folder / name, new.tensors, new.config)
         try:
-            self._post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(self._folder / name)})
+            self.post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(self._folder / name)})
         except EngineError as problem:
             rmtree(self._folder / name)
             raise UnfitAdapterError(f"adapter {new.about.name}: {problem}") from problem
@@ -229,7 +256,11 @@ class VllmGenerator:
                 return
             _, sent = self._loaded.pop(name)
             self._leaving.discard(name)
-        self._post("/v1/unload_lora_adapter", {"lora_name": sent})
+        self._proved.pop(sent, None)
+        self._take_back(sent)
+
+    def _take_back(self, sent: str) -> None:
+        self.post("/v1/unload_lora_adapter", {"lora_name": sent})
         rmtree(self._folder / sent)
 
     def _body(self, name: str, prompt_ids: tuple[int, ...], params: Params, room: int) -> dict[str, Any]:
@@ -331,10 +362,11 @@ class VllmGenerator:
             "temperature": 0,
             "prompt_logprobs": 0,
         }
-        told = self._post("/v1/completions", body)["choices"][0]["prompt_logprobs"][len(prompt_ids) :]
+        told = self.post("/v1/completions", body)["choices"][0]["prompt_logprobs"][len(prompt_ids) :]
         return [float(entry[str(token)]["logprob"]) for entry, token in zip(told, token_ids, strict=True)]
 
-    def _post(self, path: str, body: dict[str, Any]) -> Any:
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        """See `vllm_path.Sender`."""
         answer = self._process.http.post(path, json=body)
         if not answer.is_success:
             raise EngineError(f"vLLM refused {path}: {answer.status_code} {answer.text[:500]}")

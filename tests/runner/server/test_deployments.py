@@ -110,6 +110,7 @@ def test_a_revert_trains_nothing_and_serves_the_older_run_although_it_scored_low
     done = build.until(lambda: (d := serving(server, "reverts"))["revision"] == 3 and d)
     assert (done["state"], done["checkpoint"], done["hold"]) == ("serving", "step_16/m1", None)
     assert len(server.state()["runs"]) == runs
+    assert says(server, "reverts").startswith("reverts.r1 ")  # the adapter that was there and proved already
 
 
 @pytest.mark.one_database

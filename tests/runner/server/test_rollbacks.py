@@ -49,6 +49,7 @@ def test_a_rollback_serves_the_revision_before_and_is_held(twice, build):
     server, name = twice
     answer = post(server, name, "rollback")
     assert answer.status_code == 200, answer.text
+    assert answer.json()["deployment"]["revision"] == 1  # it was there and proved: it serves by now
     held = until_serving(server, build, name, 1, "held")
     assert held["hold"].items() >= {"revision": 1, "wanted": 2}.items()
     assert held["message"].startswith("held at r1, instead of r2: rolled back by ")

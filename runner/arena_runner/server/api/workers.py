@@ -7,10 +7,18 @@ from typing import Annotated
 from fastapi import APIRouter, Response
 
 from arena_gitops.spec.wire import Claim, ClaimRequest, EventBatch, EventReceipt
-from arena_gitops.spec.worker import HandBack, WorkerGoodbye, WorkerHello, WorkerStatus, WorkerWelcome
+from arena_gitops.spec.worker import (
+    HandBack,
+    HostOrders,
+    HostReport,
+    WorkerGoodbye,
+    WorkerHello,
+    WorkerStatus,
+    WorkerWelcome,
+)
 from arena_runner.server.api.door import TheWorld, caller
 from arena_runner.server.auth import Identity, Role
-from arena_runner.server.services import claims, jobs, notes, run_log, runs, workers
+from arena_runner.server.services import claims, hosts, jobs, notes, run_log, runs, workers
 
 router = APIRouter(prefix="/api/v1/workers", tags=["workers"])
 
@@ -30,6 +38,13 @@ def register(world: TheWorld, caller: Worker, body: WorkerHello) -> WorkerWelcom
     """Take in a worker of another machine; 426 when it has another version, 403 when the tier is not its token's."""
     caller.check_run(None)
     return workers.register(world, caller, body)
+
+
+@router.post("/hosts")
+def host(world: TheWorld, caller: Worker, body: HostReport) -> HostOrders:
+    """Take the report of a serving host; what it should run. A repeat is harmless."""
+    caller.check_run(None)
+    return hosts.report(world, caller, body)
 
 
 @router.post("/leave", status_code=204)

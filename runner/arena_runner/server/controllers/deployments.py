@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import httpx
 from sqlalchemy import select
@@ -18,9 +19,10 @@ from sqlalchemy.orm import Session
 from arena_runner import logs
 from arena_runner.server.controllers.loop import Controller
 from arena_runner.server.model_servers import AdapterLine, Fleet, RolloutError
+from arena_runner.server.places import Place, place_of
 from arena_runner.server.probe import load, probe, probe_again
 from arena_runner.server.services import rollouts
-from arena_runner.server.services.look import Look, look_at, model_of
+from arena_runner.server.services.look import Look, look_at
 from arena_runner.server.services.targets import Waiting
 from arena_runner.server.store.tables import DeploymentStateRow, ResourceRow, RevisionRow
 from arena_runner.server.world import World
@@ -51,7 +53,7 @@ class DeploymentsController(Controller):
         if self.world.draining.is_set():
             return
         looks = self._looks()
-        self.fleet.keep({ref.id: ref for ref in map(model_of, _wanted(looks))})
+        self.fleet.keep({place.key: place for place in map(self._place, _wanted(looks))})
         self.world.links.proofs.forget_but(tuple(self.world.links.model_servers.values()))
         self._tidy(looks)
         for namespace, name in self._living():
@@ -65,12 +67,15 @@ class DeploymentsController(Controller):
                 self._roll_out(revision)
         watched = [look for look in looks if self._judge(look)]
         answering = self.world.links.model_servers
-        busy = loading or watched or any(model_of(revision).id not in answering for revision in wanted)
+        busy = loading or watched or any(self._place(revision).key not in answering for revision in wanted)
         self.interval_s = BUSY_S if busy else IDLE_S
 
     def close(self) -> None:
         """Stop the model servers."""
         self.fleet.close()
+
+    def _place(self, revision: RevisionRow) -> Place:
+        return place_of(self.world, revision)
 
     def _living(self) -> list[tuple[str, str]]:
         query = select(ResourceRow.namespace, ResourceRow.name)
@@ -88,7 +93,7 @@ class DeploymentsController(Controller):
                 self._step(session, namespace, name)
 
     def _step(self, session: Session, namespace: str, name: str) -> None:
-        look = look_at(session, namespace, name)
+        look = look_at(session, self.world, namespace, name)
         if look is None:
             return
         now = self.world.clock()
@@ -98,18 +103,29 @@ class DeploymentsController(Controller):
         elif look.settled:
             rollouts.abandon(look, now)
             self._say_served(look)
+        elif look.loading is None and look.held_at is None and (nobody := self._no_host(look.place)):
+            look.say("serving" if look.serving else "pending", nobody)
         elif look.state.refused != look.key and not look.is_loading:
             rollouts.step(session, self.world, look, look.target)
 
+    def _no_host(self, place: dict[str, Any] | None) -> str | None:
+        """Why nothing can be served there: only hosts of other machines could."""
+        tier = (place or {}).get("tier")
+        if tier is None or self.world.links.hosts.present(tier, self.world.clock()):
+            return None
+        return f"no serving host for tier {tier}"
+
     def _say_served(self, look: Look) -> None:
         """Serving, or on the way back after its model server was restarted."""
-        model = model_of(look.serving).id if look.serving else ""
+        model = self._place(look.serving).key if look.serving else ""
         broken = self.fleet.broken(model)
         unloadable = self._unloadable.get(look.serving.id) if look.serving else None
         if unloadable is not None:
             look.say("held", unloadable)
         elif model in self.world.links.model_servers:
             look.say("held" if look.held_at else "serving", look.hold_message)
+        elif look.serving and (nobody := self._no_host(look.serving.place)):
+            look.say("pending", nobody)
         elif broken is not None:
             look.say("held", f"the model server of {model} does not start: {broken}")
         else:
@@ -117,7 +133,7 @@ class DeploymentsController(Controller):
 
     def _looks(self) -> list[Look]:
         with self.world.store.read() as session:
-            found = [look_at(session, *address) for address in self._living()]
+            found = [look_at(session, self.world, *address) for address in self._living()]
         return [look for look in found if look is not None]
 
     def _tidy(self, looks: list[Look]) -> None:
@@ -132,7 +148,7 @@ class DeploymentsController(Controller):
                     continue
                 there = line.loaded()
                 for revision in answering:
-                    if revision.adapter not in there and model_of(revision).id == model:
+                    if revision.adapter not in there and self._place(revision).key == model:
                         self._give_back(line, revision)
                 for name in self._unneeded(line, there - kept):
                     line.unload(name)
@@ -142,7 +158,11 @@ class DeploymentsController(Controller):
         if not names:
             return []
         with self.world.store.write() as session:  # in turn with those who switch
-            looks = [look for look in (look_at(session, *a) for a in self._living()) if look is not None]
+            looks = [
+                look
+                for look in (look_at(session, self.world, *a) for a in self._living())
+                if look is not None
+            ]
             kept = {revision.adapter for look in looks for revision in look.loaded} | self._in_grace(looks)
             gone = sorted(names - kept)
             for name in gone:
@@ -179,7 +199,7 @@ class DeploymentsController(Controller):
 
     def _load_and_probe(self, revision: RevisionRow) -> bool:
         """Whether the revision is loaded and answers; False while its model server does not."""
-        model = model_of(revision).id
+        model = self._place(revision).key
         self._check_patience(revision, model)
         probed = False
         with self._line(model) as line:
@@ -204,7 +224,7 @@ class DeploymentsController(Controller):
         if broken is not None:
             raise RolloutError(f"the model server of {model} does not start: {broken}")
         with self.world.store.read() as session:
-            look = look_at(session, revision.namespace, revision.deployment)
+            look = look_at(session, self.world, revision.namespace, revision.deployment)
         if look is not None and self.world.clock() - revision.updated > look.rollout.deadline:
             raise RolloutError(f"it did not load within {look.rollout.deadline:g} s")
 
@@ -262,7 +282,7 @@ class DeploymentsController(Controller):
     def _go_on(self, canary: RevisionRow, bad: str | None, *, over: bool) -> None:
         """A canary that may stay: it takes over in time, unless it does badly and only people may decide."""
         with self.world.store.write() as session:
-            look = look_at(session, canary.namespace, canary.deployment)
+            look = look_at(session, self.world, canary.namespace, canary.deployment)
             if look is None or look.loading is None or look.loading.id != canary.id:
                 return
             if bad is not None:

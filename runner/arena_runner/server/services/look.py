@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from arena_gitops.spec.job import ModelRef
 from arena_gitops.spec.serving import Rollout
 from arena_gitops.spec.wire import DeploymentSpec
+from arena_runner.server import places
 from arena_runner.server.services import targets
 from arena_runner.server.services.deployments import residents
 from arena_runner.server.services.targets import Target, Waiting
 from arena_runner.server.store.tables import DeploymentStateRow, ResourceRow, RevisionRow
 from arena_runner.server.traffic import Name
 from arena_runner.server.world import ModelServer, World
+from arena_runner.serving.policy_protocol import POLICY_FILES
 
 ON_ITS_WAY = ("loading", "canary")
 
@@ -32,6 +34,8 @@ class Look:
     residents: tuple[RevisionRow, ...]
     """loaded beside what serves, newest first"""
     target: Target | Waiting
+    place: dict[str, Any] | None
+    """where the target should be served, as a revision keeps it"""
     rollout: Rollout
 
     @property
@@ -50,11 +54,11 @@ class Look:
         serving, target = self.serving, self.target
         if self.held_at is not None:
             return serving is not None and serving.number == self.held_at
-        return (
-            serving is not None
-            and isinstance(target, Target)
-            and (serving.run_id, serving.digest) == (target.run.id, target.checkpoint.digest)
-        )
+        return serving is not None and isinstance(target, Target) and self._is(serving, target)
+
+    def _is(self, revision: RevisionRow, target: Target) -> bool:
+        asked = (target.run.id, target.checkpoint.digest, self.place)
+        return (revision.run_id, revision.digest, revision.place) == asked
 
     @property
     def key(self) -> str:
@@ -67,11 +71,7 @@ class Look:
         loading, target = self.loading, self.target
         if self.held_at is not None:
             return loading is not None and loading.number == self.held_at
-        return (
-            loading is not None
-            and isinstance(target, Target)
-            and (loading.run_id, loading.digest) == (target.run.id, target.checkpoint.digest)
-        )
+        return loading is not None and isinstance(target, Target) and self._is(loading, target)
 
     @property
     def keeps_quiet(self) -> bool:
@@ -114,7 +114,7 @@ class Look:
         )
 
 
-def look_at(session: Session, namespace: str, name: str) -> Look | None:
+def look_at(session: Session, world: World, namespace: str, name: str) -> Look | None:
     """None when there is no such deployment any more."""
     query = select(ResourceRow).where(ResourceRow.kind == "deployment", ResourceRow.namespace == namespace)
     row = session.scalar(query.where(ResourceRow.name == name, ~ResourceRow.retired))
@@ -124,14 +124,17 @@ def look_at(session: Session, namespace: str, name: str) -> Look | None:
     serving = numbered(session, namespace, name, state.revision)
     mine = select(RevisionRow).where(RevisionRow.namespace == namespace, RevisionRow.deployment == name)
     mine = mine.where(RevisionRow.state.in_(ON_ITS_WAY)).order_by(RevisionRow.number.desc())
+    target, spec = targets.find(session, row, state, serving), DeploymentSpec.model_validate(row.spec)
+    acts = isinstance(target, Target) and all(name in target.checkpoint.files for name in POLICY_FILES)
     return Look(
         row,
         state,
         serving,
         session.scalar(mine),
         tuple(residents(session, namespace, name)),
-        targets.find(session, row, state, serving),
-        DeploymentSpec.model_validate(row.spec).rollout,
+        target,
+        places.chosen(world, spec, acts=acts),
+        spec.rollout,
     )
 
 
@@ -143,9 +146,4 @@ def numbered(session: Session, namespace: str, name: str, number: int) -> Revisi
 
 def server_of(world: World, revision: RevisionRow) -> ModelServer | None:
     """The model server that holds it, if that answers now."""
-    return world.links.model_servers.get(model_of(revision).id)
-
-
-def model_of(revision: RevisionRow) -> ModelRef:
-    """The base model it is served on."""
-    return ModelRef.model_validate(revision.model)
+    return world.links.model_servers.get(places.place_of(world, revision).key)

@@ -40,7 +40,8 @@ def shown(session: Session, world: World, look: Look, target: Target) -> Revisio
     else:
         mine = mine.where(RevisionRow.run_id == target.run.id, RevisionRow.digest == target.checkpoint.digest)
     for revision in session.scalars(mine.order_by(RevisionRow.number.desc())):
-        if world.links.proofs.holds(server_of(world, revision), revision.adapter):
+        there = look.held_at is not None or revision.place == look.place
+        if there and world.links.proofs.holds(server_of(world, revision), revision.adapter):
             return revision
     return None
 
@@ -64,7 +65,8 @@ def begin(session: Session, world: World, look: Look, target: Target) -> None:
         dict(target.checkpoint.files),
     )
     revision.step, revision.member = target.checkpoint.step, target.checkpoint.member
-    revision.model, revision.adapter = model.model_dump(mode="json"), f"{place}.r{number}"
+    revision.model, revision.place = model.model_dump(mode="json"), look.place
+    revision.adapter = f"{place}.r{number}"
     revision.state, revision.message, revision.created, revision.updated = "loading", "", now, now
     if (twin := shown(session, world, look, target)) is not None and twin.files == revision.files:
         revision.adapter = twin.adapter  # the same weights, there and proved: nothing is loaded twice
@@ -92,7 +94,7 @@ def abandon(look: Look, now: float) -> None:
 
 def take_share(session: Session, world: World, revision: RevisionRow) -> bool:
     """A canary gets its sessions; False where the strategy has none or there is nothing to compare with."""
-    look = look_at(session, revision.namespace, revision.deployment)
+    look = look_at(session, world, revision.namespace, revision.deployment)
     if look is None or look.serving is None or look.held_at is not None or look.rollout.type != "canary":
         return False
     new = session.get_one(RevisionRow, revision.id)
@@ -134,7 +136,7 @@ def fail(session: Session, world: World, revision: RevisionRow, why: str) -> Non
     if (was := failed.state) != revision.state:
         return  # it took over, or was given up, meanwhile
     failed.state, failed.message, failed.updated = "failed", why, now
-    look = look_at(session, revision.namespace, revision.deployment)
+    look = look_at(session, world, revision.namespace, revision.deployment)
     if look is None:
         return
     serves = look.serving if was != "serving" else None

@@ -20,7 +20,7 @@ from arena_runner.server.services.targets import Waiting
 from arena_runner.server.store.tables import RevisionRow
 from arena_runner.server.world import World
 
-PATIENCE_S = 2.0
+PATIENCE_S = 5.0
 """A model server that takes longer for one token is left to the controller."""
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 def at_once(world: World, namespace: str, name: str) -> bool:
     """Let a deployment serve what it should if that is there; whether it does now."""
     with world.store.read() as session:
-        look = look_at(session, namespace, name)
+        look = look_at(session, world, namespace, name)
         ready = _ready(session, world, look) if look is not None else None
     server = server_of(world, ready) if ready is not None else None
     if ready is None or server is None:
@@ -56,7 +56,7 @@ def _ready(session: Session, world: World, look: Look) -> RevisionRow | None:
 
 
 def _switch(session: Session, world: World, name: tuple[str, str], shown: RevisionRow) -> bool:
-    look = look_at(session, *name)
+    look = look_at(session, world, *name)
     if look is None or isinstance(look.target, Waiting):
         return False
     ready = _ready(session, world, look)
@@ -65,7 +65,7 @@ def _switch(session: Session, world: World, name: tuple[str, str], shown: Revisi
     if not look.is_loading:
         rollouts.step(session, world, look, look.target)
         session.flush()
-        look = look_at(session, *name)
+        look = look_at(session, world, *name)
     if look is None or look.loading is None or look.loading.adapter != shown.adapter:
         return False
     if look.loading.state != "loading":

@@ -22,11 +22,7 @@ FORGOTTEN_S = 24 * 3600.0
 
 def register(world: World, caller: Identity, hello: WorkerHello) -> WorkerWelcome:
     """Take a worker in; a repeat is harmless."""
-    if hello.version != VERSION:
-        message = (
-            f"this server is {VERSION}, the worker {hello.version}: install arena-runner=={VERSION} there"
-        )
-        raise RefusedError(426, "wrong-version", message, {"server": VERSION, "worker": hello.version})
+    check_version(hello.version, "worker")
     tier = _open_tier(world, caller, hello.tier)
     now = world.clock()
     with world.store.write() as session:
@@ -113,14 +109,27 @@ def _local(run: RunRow, state: RunStateRow, world: World) -> WorkerStatus:
     )
 
 
-def _open_tier(world: World, caller: Identity, name: str) -> Tier:
-    """A tier that workers of other machines do, if the caller may."""
+def check_version(theirs: str, who: str) -> None:
+    """Both halves are released together."""
+    if theirs != VERSION:
+        message = f"this server is {VERSION}, the {who} {theirs}: install arena-runner=={VERSION} there"
+        raise RefusedError(426, "wrong-version", message, {"server": VERSION, "worker": theirs})
+
+
+def check_tier(world: World, caller: Identity, name: str) -> Tier:
+    """A tier of this server, if the caller's token is for it."""
     known = {tier.id: tier for tier in world.tiers.tiers}
     if name not in known:
         raise RefusedError(422, "unknown-tier", f"this server has no tier {name}; it has {', '.join(known)}")
     if caller.tier is not None and caller.tier != name:
         raise RefusedError(403, "forbidden", f"this token is for workers of tier {caller.tier}, not {name}")
-    if known[name].executor != "pull":
+    return known[name]
+
+
+def _open_tier(world: World, caller: Identity, name: str) -> Tier:
+    """A tier that workers of other machines do, if the caller may."""
+    tier = check_tier(world, caller, name)
+    if tier.executor != "pull":
         message = f"the server does the jobs of tier {name} itself; set executor: pull for it in tiers.yaml"
         raise RefusedError(422, "local-tier", message)
-    return known[name]
+    return tier

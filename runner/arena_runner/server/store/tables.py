@@ -263,6 +263,8 @@ class RevisionRow(Base):
     digest: Mapped[str]
     files: Mapped[Json]
     model: Mapped[Json]
+    place: Mapped[Json | None]
+    """engine and tier, where they are not this server's own (`server.places`)"""
     adapter: Mapped[str]
     """its unique name in the model server"""
     state: Mapped[str]
