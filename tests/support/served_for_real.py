@@ -20,7 +20,7 @@ from arena_gitops.spec.wire import Owner, PutResource
 OWNER = Owner(stack="team")
 
 
-def until(condition: Callable[[], Any], seconds: float = 120.0, pause_s: float = 0.05) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 300.0, pause_s: float = 0.05) -> Any:
     """The first true answer."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):

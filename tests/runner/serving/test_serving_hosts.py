@@ -25,7 +25,7 @@ from arena_runner.server.places import Place
 from arena_runner.server.services import tokens
 from arena_runner.server.settings import TierFile
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 HOSTED = Tier(id="gpu", num_cpus=2, ram_gb=4.0, credits_per_node_hour=1.0, serving="pull")
 
 

@@ -15,7 +15,7 @@ from arena_gitops.spec.wire import DeploymentSpec, Tier
 from arena_runner.server.places import chosen, place_of
 from arena_runner.server.settings import ModelServers, Settings, TierFile
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 FIGURES = {"num_cpus": 2, "ram_gb": 4.0, "credits_per_node_hour": 1.0}
 
 

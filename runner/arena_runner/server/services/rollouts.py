@@ -22,13 +22,12 @@ from arena_runner.server.world import World
 from arena_runner.serving.policy_protocol import POLICIES, POLICY_FILES
 
 
-def step(session: Session, world: World, look: Look, target: Target) -> None:
-    """What should serve is put on its way, in the place of anything else that was."""
+def step(session: Session, world: World, look: Look, target: Target) -> RevisionRow | None:
+    """What should serve is put on its way, in the place of anything else that was; None where nothing can be."""
     abandon(look, world.clock())
     if look.held_at is None:
-        begin(session, world, look, target)
-    else:
-        return_to(session, look, look.held_at, world.clock())
+        return begin(session, world, look, target)
+    return return_to(session, look, look.held_at, world.clock())
 
 
 def shown(session: Session, world: World, look: Look, target: Target) -> RevisionRow | None:
@@ -46,7 +45,7 @@ def shown(session: Session, world: World, look: Look, target: Target) -> Revisio
     return None
 
 
-def begin(session: Session, world: World, look: Look, target: Target) -> None:
+def begin(session: Session, world: World, look: Look, target: Target) -> RevisionRow | None:
     """A new revision, to be loaded."""
     now, row = world.clock(), look.row
     known = select(func.max(RevisionRow.number)).where(RevisionRow.namespace == row.namespace)
@@ -56,7 +55,7 @@ def begin(session: Session, world: World, look: Look, target: Target) -> None:
     if model is None:
         look.state.refused = look.key
         look.say("held", f"run {target.run.id} names no base model to serve its adapter on")
-        return
+        return None
     place = row.name if row.namespace == "main" else f"{row.namespace}.{row.name}"
     revision = RevisionRow(namespace=row.namespace, deployment=row.name, number=number, run_id=target.run.id)
     revision.version, revision.digest, revision.files = (
@@ -73,16 +72,18 @@ def begin(session: Session, world: World, look: Look, target: Target) -> None:
     session.add(revision)
     _make_room(look, now)
     look.say("loading", f"loading {target.checkpoint.label} on {'the policy server' if acts else model.id}")
+    return revision
 
 
-def return_to(session: Session, look: Look, number: int, now: float) -> None:
+def return_to(session: Session, look: Look, number: int, now: float) -> RevisionRow | None:
     """An earlier revision is loaded again, under its own number."""
     revision = numbered(session, look.row.namespace, look.row.name, number)
     if revision is None:
-        return
+        return None
     revision.state, revision.message, revision.updated = "loading", "", now
     _make_room(look, now)
     look.say("loading", f"going back to r{number} {revision.checkpoint}")
+    return revision
 
 
 def abandon(look: Look, now: float) -> None:

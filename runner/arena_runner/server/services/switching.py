@@ -62,16 +62,12 @@ def _switch(session: Session, world: World, name: tuple[str, str], shown: Revisi
     ready = _ready(session, world, look)
     if ready is None or ready.adapter != shown.adapter:
         return False  # the world moved meanwhile
-    if not look.is_loading:
-        rollouts.step(session, world, look, look.target)
-        session.flush()
-        look = look_at(session, world, *name)
-    if look is None or look.loading is None or look.loading.adapter != shown.adapter:
-        return False
-    if look.loading.state != "loading":
-        return False  # a canary already
-    revision = look.loading
-    if rollouts.take_share(session, world, revision):
+    loading = look.loading if look.is_loading else None
+    revision = loading or rollouts.step(session, world, look, look.target)
+    session.flush()
+    if revision is None or revision.adapter != shown.adapter or revision.state != "loading":
+        return False  # being loaded under another name, or a canary already
+    if look.rollout.type == "canary" and rollouts.take_share(session, world, revision):
         return True
     serves = rollouts.take_over(session, world, revision)
     if serves and look.held_at is not None:
