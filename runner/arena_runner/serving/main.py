@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
@@ -102,6 +103,8 @@ def command(
     if engine == "vllm":
         from arena_runner.serving.vllm_start import Wanted, vllm_generator
 
+        # the signal that ends uvicorn is raised once more after it: as an exception it ends the vLLM too
+        signal.signal(signal.SIGTERM, _go)
         wanted = Wanted(model, models_dir, revision, dtype, rows, adapters, max_rank)
         with vllm_generator(wanted) as generator:
             generator.watch(lambda: os.kill(os.getpid(), signal.SIGTERM))
@@ -119,6 +122,10 @@ def command(
         run(scheduler, token, listener, ready_file, model)
     finally:
         scheduler.stop()
+
+
+def _go(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
 
 
 def _be_host(  # noqa: PLR0917 - one call, one place

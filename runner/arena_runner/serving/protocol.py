@@ -174,6 +174,8 @@ class Piece(Frozen):
     """what came since the last piece; their text may still be held back"""
     finish: Finish | None = None
     error: str | None = None
+    gone: bool = False
+    """with `error`: what generates has gone and comes back; whoever asks again is answered"""
 
 
 class Measure(Frozen):

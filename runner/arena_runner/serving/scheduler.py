@@ -206,6 +206,6 @@ class Scheduler:
         """Tell every row that it will not be finished."""
         for row in (*self._decoder.rows, *self._waiting):
             if not row.ended:
-                row.emit(Piece(error=why))
+                row.emit(Piece(error=why, gone=self._stopping))
         self._waiting.clear()
         self._decoder = Decoder(self.base, self.shelf)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from arena_gitops.errors import ArenaError
 from arena_runner.serving.generator import Generator
 from arena_runner.serving.protocol import Finish, Params, Piece, Result, Token
+from arena_runner.serving.scheduler import StoppedError
 
 
 class GenerationError(ArenaError):
@@ -51,7 +52,7 @@ class Ticket:
         finish: Finish | None = None
         async for piece in self.pieces():
             if piece.error is not None:
-                raise GenerationError(piece.error)
+                raise (StoppedError if piece.gone else GenerationError)(piece.error)
             text.append(piece.text)
             tokens += piece.tokens
             finish = piece.finish

@@ -294,7 +294,8 @@ class VllmGenerator:
                 self._follow(asked, body, text, emit)
         except (httpx.HTTPError, ArenaError, ValueError, KeyError) as problem:
             log.warning("a row of %s failed: %s", adapter, problem)
-            emit(Piece(error=f"{type(problem).__name__}: {problem}"))
+            gone = isinstance(problem, httpx.TransportError)
+            emit(Piece(error=f"{type(problem).__name__}: {problem}", gone=gone))
         finally:
             with self._lock:
                 self._used[adapter] -= 1
