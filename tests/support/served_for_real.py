@@ -99,7 +99,7 @@ class Site:
                 refused.append(answer)
             return answer.status_code == 200 and bool(refused)
 
-        until(answers)
+        until(answers, pause_s=0.25)
         return refused
 
 
