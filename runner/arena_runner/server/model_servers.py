@@ -36,6 +36,10 @@ class RolloutError(ArenaError):
     """This revision cannot serve; the message says why."""
 
 
+class AwayError(httpx.TransportError):
+    """Nobody is there to do it now: as good as no answer, and says nothing about the revision."""
+
+
 class Fleet:
     """Every model server that is wanted, by base model id."""
 
@@ -208,7 +212,9 @@ class AdapterLine:
         return answer.json()
 
 
-def _refusal(answer: httpx.Response) -> RolloutError:
+def _refusal(answer: httpx.Response) -> RolloutError | AwayError:
+    if answer.status_code in {401, 503}:  # of a process that ends, or of the one before it
+        return AwayError(f"it answered {answer.status_code}: {answer.text[:300]}")
     try:
         message = str(answer.json()["message"])
     except (ValueError, KeyError, TypeError):
