@@ -33,6 +33,7 @@ from arena_runner.parts import Held, JobError, Parts, rules_of
 from arena_runner.policies.crew import Crew
 from arena_runner.policies.design import plan
 from arena_runner.policies.port import Algorithm
+from arena_runner.policies.spaces import Crowd
 from arena_runner.population.member import Member
 from arena_runner.ports import Materials, TrainPorts
 from arena_runner.rollouts import film
@@ -40,8 +41,10 @@ from arena_runner.rollouts.boxes import LONGEST_JUDGED, Boxed, opened
 from arena_runner.rollouts.collected import Collected
 from arena_runner.rollouts.film import Camera
 from arena_runner.rollouts.played import OpenWorld, Playing, Slice
+from arena_runner.rollouts.prioritised import Prioritised
 from arena_runner.rollouts.replayed import Replayed
-from arena_runner.rollouts.worlds import open_registered
+from arena_runner.rollouts.together import open_parallel
+from arena_runner.rollouts.worlds import World, open_registered
 from arena_runner.schedule import Schedule, plan_schedule
 from arena_runner.seeds import key
 
@@ -135,20 +138,26 @@ class _Worlds:
 @contextmanager
 def _worlds(job: JobSpec, manifest: Manifest, materials: Materials) -> Iterator[_Worlds]:
     """Registered ids in this process, custom code in sandboxed ones."""
-    given, training = job.inputs.environment, manifest.classic
+    given, training, knobs = job.inputs.environment, manifest.classic, manifest.algorithm
     assert training is not None
+    assert isinstance(knobs, Knobs)
     gym_id = given.gym_id if given is not None else _environment(manifest).name
     written = _environment(manifest).env_config
     options: dict[str, Any] = dict(written) if isinstance(written, dict) else {}
     options |= given.env_config if given is not None else {}
     longest = training.eval_steps
+    many = bool(getattr(maths(knobs), "MANY", False))
     if gym_id is not None:
-        name = gym_id
+        name, made = gym_id, cast("Callable[..., World]", open_parallel if many else open_registered)
         yield _Worlds(
-            lambda rows, judging: open_registered(name, rows, options, longest if judging else None),
-            lambda: film.Registered(name, options) if film.draws(name) else None,
+            lambda rows, judging: made(name, rows, options, longest if judging else None),
+            lambda: film.Registered(name, options) if not many and film.draws(name) else None,
         )
         return
+    if many:
+        raise JobError(
+            f"{knobs.name} on environments of one's own has no room yet: name a module of PettingZoo"
+        )
     if given is None or materials.environment is None:
         raise JobError("the job names neither a registered Gymnasium id nor the files of an environment")
     if given.multi_agent:
@@ -193,8 +202,12 @@ def _crew(job: JobSpec, manifest: Manifest, algorithm: Algorithm, open_world: Op
     assert training is not None
     mutation = manifest.mutation
     assert isinstance(mutation, ClassicMutation)
-    body = plan(network, spaces.sees, recurrent=getattr(algorithm, "RECURRENT", False))
-    designs = algorithm.networks(body, spaces.does, knobs)
+    recurrent = bool(getattr(algorithm, "RECURRENT", False))
+    if isinstance(spaces, Crowd):
+        bodies = {agent: plan(network, own.sees) for agent, own in spaces.agents.items()}
+        designs = cast("Any", algorithm).networks(bodies, spaces, knobs)
+    else:
+        designs = algorithm.networks(plan(network, spaces.sees, recurrent=recurrent), spaces.does, knobs)
     return Crew(
         algorithm,
         designs,
@@ -215,7 +228,8 @@ def _task(
     buffer = manifest.replay_buffer
     if not isinstance(buffer, ReplayBuffer):
         buffer = ReplayBuffer()
-    return Replayed(crew, open_world, cut, seed, training=crew.training, buffer=buffer)
+    kind = Prioritised if getattr(crew.algorithm, "PRIORITISED", False) else Replayed
+    return kind(crew, open_world, cut, seed, training=crew.training, buffer=buffer)
 
 
 def _held(training: ClassicTraining, seed: int) -> Held:

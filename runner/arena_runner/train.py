@@ -221,6 +221,8 @@ class _Run:
         evolved = evolve(self.at.members, self.at.scores, self.parts.rules, generation, waiting)
         for parent, place in evolved.copies:
             self.parts.trained.copy(parent, place)
+            if self.parts.lived is not None:
+                self.parts.lived.overwritten(place, parent)
         records = tuple(self._mutated(record, generation) for record in evolved.records)
         self.at = self.at.model_copy(
             update={
@@ -234,8 +236,6 @@ class _Run:
 
     def _mutated(self, record: Lineage, generation: int) -> Lineage:
         """Perform the mutation of a copy's network; the record then says how."""
-        if record.parent != record.member and self.parts.lived is not None:
-            self.parts.lived.overwritten(record.member)
         if record.mutation not in NETWORK:
             return record
         how = self.parts.trained.mutate(record.member, record.mutation, generation)

@@ -71,6 +71,6 @@ class Lived(Protocol):
         """Rows before `mark - kept` are needed no more."""
         ...
 
-    def overwritten(self, place: int) -> None:
-        """A place has other weights now."""
+    def overwritten(self, place: int, parent: int) -> None:
+        """A place has its parent's weights now; told in the order in which they were copied."""
         ...

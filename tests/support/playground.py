@@ -11,7 +11,7 @@ from arena_runner import checkpoint
 from arena_runner.opening_classic import maths
 from arena_runner.policies.crew import Crew
 from arena_runner.policies.design import plan
-from arena_runner.policies.spaces import Choice, Continuous, Spaces, Vector
+from arena_runner.policies.spaces import Choice, Continuous, Crowd, Spaces, Vector
 from arena_runner.ports import Materials
 from arena_runner.train import train
 
@@ -22,9 +22,13 @@ NETWORK = {
 }
 KNOBS = {
     "DQN": {"batch_size": 16, "learn_step": 4, "lr": 1e-3, "tau": 0.01},
+    "Rainbow DQN": {"batch_size": 16, "learn_step": 4, "lr": 1e-3, "tau": 0.01, "num_atoms": 11, "v_min": 0},
     "PPO": {"batch_size": 32, "learn_step": 64, "lr": 1e-3, "update_epochs": 2},
+    "IPPO": {"batch_size": 32, "learn_step": 64, "lr": 1e-3, "update_epochs": 2},
+    "MADDPG": {"batch_size": 16, "learn_step": 16},
     "Recurrent PPO": {"batch_size": 32, "learn_step": 64, "lr": 1e-3, "update_epochs": 2},
 }
+GAMES = dict.fromkeys(("IPPO", "MADDPG"), "mpe2.simple_speaker_listener_v4")
 TRAINING = {
     "max_steps": 320,
     "evo_steps": 80,
@@ -39,7 +43,7 @@ def manifest_of(which, /, **sections):
     """The parsed manifest of a tiny run; sections are merged into the defaults."""
     raw = {
         "algorithm": {"name": which, **KNOBS.get(which, {})},
-        "environment": {"name": "CartPole-v1", "num_envs": 4},
+        "environment": {"name": GAMES.get(which, "CartPole-v1"), "num_envs": 4},
         "network": NETWORK,
         "training": TRAINING,
     }
@@ -86,6 +90,25 @@ def crew_of(which, members, /, *, sees=4, does=None, seed=0, **sections):
     body = plan(manifest.network, spaces.sees, recurrent=getattr(rules, "RECURRENT", False))
     designs = rules.networks(body, spaces.does, manifest.algorithm)
     return Crew(rules, designs, manifest.algorithm, manifest.classic, spaces, members=members, seed=seed)
+
+
+def crowd_of(which, members, agents, /, *, seed=0, **sections):
+    """A population of several agents; `agents` names what each sees (a size) and does."""
+    manifest = manifest_of(which, **sections)
+    crowd = Crowd(
+        agents={
+            name: Spaces(sees={"obs": Vector(size=sees)}, does=does) for name, (sees, does) in agents.items()
+        }
+    )
+    rules = maths(manifest.algorithm)
+    bodies = {name: plan(manifest.network, own.sees) for name, own in crowd.agents.items()}
+    designs = rules.networks(bodies, crowd, manifest.algorithm)
+    return Crew(rules, designs, manifest.algorithm, manifest.classic, crowd, members=members, seed=seed)
+
+
+def choices(count):
+    """A space of one choice."""
+    return Choice(sizes=(count,), starts=(0,), single=True)
 
 
 def floats(width, low=-1.0, high=1.0):

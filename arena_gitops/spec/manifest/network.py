@@ -19,6 +19,7 @@ Positive = Annotated[Int, Field(gt=0)]
 AboveOne = Annotated[Int, Field(gt=1)]
 Share = Annotated[Float, Field(ge=0, le=1)]
 Sizes = Annotated[tuple[Positive, ...], Field(min_length=1)]
+_INIT = Annotated[Bool, Only(True, why="layers always begin orthogonal")]
 Activation = Literal[
     "Tanh",
     "GELU",
@@ -48,7 +49,7 @@ class Mlp(Section):
     activation: Activation = "ReLU"
     output_activation: Activation | None = None
     layer_norm: Bool = True
-    init_layers: Bool = True
+    init_layers: _INIT = True
     output_vanish: Bool = True
     min_hidden_layers: Positive = 1
     max_hidden_layers: AboveOne = 6
@@ -71,7 +72,7 @@ class _Convolutional(Section):
     min_channel_size: Positive = 8
     max_channel_size: AboveOne = 256
     layer_norm: Bool = False
-    init_layers: Bool = True
+    init_layers: _INIT = True
     activation: Activation = "ReLU"
 
     @model_validator(mode="after")
@@ -97,7 +98,7 @@ class _Recurrent(Section):
     max_hidden_state_size: AboveOne = 256
     min_layers: Annotated[Int, Field(ge=0)] = 1
     max_layers: Annotated[Int, Field(ge=1)] = 6
-    dropout: Share = 0.0
+    dropout: Annotated[Share, Only(0.0, why="a memory without dropout is the only one here")] = 0.0
 
     @model_validator(mode="after")
     def _memory_in_range(self) -> Self:

@@ -24,6 +24,7 @@ from arena_gitops.spec.manifest.names import PUBLISHED, Published, canonical_nam
 from arena_gitops.spec.manifest.network import ClassicNetwork, DeferredNetwork
 from arena_gitops.spec.manifest.sections import (
     ClassicTraining,
+    PrioritisedReplay,
     ReplayBuffer,
     RolloutBuffer,
     TextNetwork,
@@ -138,7 +139,7 @@ def _manifest(reading: _Reading, registered: frozenset[str]) -> Manifest | None:
         "mutation": reading.section(ClassicMutation if classic else Mutation, "mutation"),
         "selection": _selection(reading),
         "network": _network(reading, algorithm),
-        "replay_buffer": _buffer(reading),
+        "replay_buffer": _buffer(reading, algorithm),
     }
     if reading.problems:
         return None
@@ -229,8 +230,11 @@ def _network(reading: _Reading, algorithm: Published) -> BaseModel | None:
     return reading.section(ClassicNetwork if declared else DeferredNetwork, "network")
 
 
-def _buffer(reading: _Reading) -> BaseModel | None:
+def _buffer(reading: _Reading, algorithm: Published) -> BaseModel | None:
     if reading.document.sections.get("replay_buffer") is None:
         return None
     kind = reading.document.section("replay_buffer").get("kind")
-    return reading.section(RolloutBuffer if kind == "llm" else ReplayBuffer, "replay_buffer")
+    if kind == "llm":
+        return reading.section(RolloutBuffer, "replay_buffer")
+    model = PrioritisedReplay if algorithm.name == "Rainbow DQN" else ReplayBuffer
+    return reading.section(model, "replay_buffer")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializeAsAny
 
 from arena_gitops.spec.numbers import Bool, Float, Int
 from arena_gitops.spec.section import NotActedOn, Only, Section, Understood, UnlessWritten
@@ -113,12 +113,23 @@ class ReplayBuffer(Section):
     name: str | None = None
     max_size: Positive = 100_000
     standard_buffer: Annotated[Bool | None, Only(True, why="there is one kind of replay")] = None
-    n_step_buffer: Annotated[Bool | None, Only(False, why="returns over several steps have no room yet")] = (
+    n_step_buffer: Annotated[Bool | None, Only(False, why="only Rainbow DQN looks several steps ahead")] = (
         None
     )
     n_step_buffer_args: Understood[NStep] = None
-    per_buffer: Annotated[Bool | None, Only(False, why="prioritised replay has no room yet")] = None
+    per_buffer: Annotated[Bool | None, Only(False, why="only Rainbow DQN replays by priority")] = None
     per_buffer_args: Understood[Prioritised] = None
+
+
+class PrioritisedReplay(ReplayBuffer):
+    """The replay buffer of Rainbow DQN."""
+
+    standard_buffer: Annotated[Bool | None, NotActedOn("it is one buffer with priorities")] = None
+    n_step_buffer: Annotated[Bool | None, Only(True, why="algorithm.n_step: 1 looks one step ahead")] = None
+    n_step_buffer_args: Annotated[NStep | None, NotActedOn("algorithm.n_step says how many")] = None
+    per_buffer: Annotated[Bool | None, Only(True, why="Rainbow DQN replays by priority")] = None
+    per_buffer_args: Annotated[Prioritised | None, UnlessWritten] = None
+    """`alpha` says how much a large error counts; 0.5 unless written"""
 
 
 class RolloutBuffer(Section):
@@ -132,7 +143,7 @@ class RolloutBuffer(Section):
     group_replay_max_age: Understood[Annotated[Int, Field(ge=0)]] = None
 
 
-Buffer = ReplayBuffer | RolloutBuffer
+Buffer = SerializeAsAny[ReplayBuffer] | RolloutBuffer
 
 
 class Lora(Section):

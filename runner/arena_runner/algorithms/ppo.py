@@ -12,7 +12,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from arena_gitops.spec.algorithms.ppo import PpoKnobs
 from arena_gitops.spec.classic_knobs import OnPolicyKnobs
 from arena_gitops.spec.knobs import Knobs
 from arena_runner.policies import actions as policy
@@ -30,7 +29,7 @@ VALUE_GAIN = {"output_vanish": False}
 
 def networks(body: Design, does: Choice | Continuous, knobs: Knobs) -> dict[str, Design]:
     """One network with two heads, or an encoder for each."""
-    assert isinstance(knobs, PpoKnobs)
+    assert isinstance(knobs, OnPolicyKnobs)
     together = two_headed(body, does, knobs)
     if knobs.share_encoders:
         return {"actor": together}

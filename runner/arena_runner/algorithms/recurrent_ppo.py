@@ -14,7 +14,7 @@ from torch import Tensor
 
 from arena_gitops.spec.algorithms.recurrent_ppo import RecurrentPpoKnobs
 from arena_gitops.spec.knobs import Knobs
-from arena_gitops.spec.manifest.network import Lstm
+from arena_gitops.spec.manifest.network import CnnLstm, Lstm
 from arena_runner.algorithms import ppo
 from arena_runner.policies import actions as policy
 from arena_runner.policies.design import Design
@@ -46,7 +46,7 @@ def remembered(group: Group, seen: Seen, memory: Memory) -> tuple[Tensor, dict[s
     """One step: latent (N, B, D), and the memory after it, (N, B, L, H) each."""
     actor = group.nets["actor"]
     encoder = actor.design.encoder
-    assert isinstance(encoder, Lstm)
+    assert isinstance(encoder, Lstm | CnnLstm)
     if memory:
         before = (memory["hidden"].transpose(1, 2), memory["cell"].transpose(1, 2))
     else:

@@ -86,7 +86,10 @@ def _quiet(slots: tuple[Slot, ...], fresh: Tensor, old: tuple[Slot, ...]) -> Non
         before = known.get(name)
         if before is None:
             if name.endswith("weight") and view.dim() == 3:
-                view[0] = 0.0 if name.endswith("down.weight") else torch.eye(*view.shape[1:])
+                silent = name.endswith(("down.weight", "noise_weight"))
+                view[0] = 0.0 if silent else torch.eye(*view.shape[1:])
+            elif name.endswith("noise_bias"):
+                view[0] = 0.0
         elif name.endswith(("weight", "input")) and view.dim() == 3:
             view[0, before[0] :] = 0.0
         elif name.endswith("weight") and view.dim() == 5:

@@ -24,7 +24,7 @@ from arena_runner.policies.design import Design
 from arena_runner.policies.group import Group, columns
 from arena_runner.policies.person import Net, Person
 from arena_runner.policies.port import Algorithm
-from arena_runner.policies.spaces import Spaces
+from arena_runner.policies.spaces import Crowd, Spaces
 from arena_runner.policies.stack import Stack, views
 from arena_runner.population.member import Hyperparameters, Member
 from arena_runner.seeds import key
@@ -45,13 +45,14 @@ class Crew:
         designs: Mapping[str, Design],
         knobs: Knobs,
         training: ClassicTraining,
-        spaces: Spaces,
+        spaces: Spaces | Crowd,
         *,
         members: int,
         seed: int,
         mutation: ClassicMutation | None = None,
     ) -> None:
         self.algorithm, self.knobs, self.training, self.spaces = algorithm, knobs, training, spaces
+        self.twins = twins_of(algorithm, spaces)
         self._mutation, self._seed = mutation or ClassicMutation(), seed
         self._own: list[Hyperparameters] = [knobs.hyperparameters()] * members
         self.groups: list[Group] = []
@@ -71,7 +72,7 @@ class Crew:
     def designs(self, place: int) -> dict[str, Design]:
         """The trained networks of a member."""
         group, _ = self._where(place)
-        return {role: net.design for role, net in group.nets.items() if role not in self.algorithm.TWINS}
+        return {role: net.design for role, net in group.nets.items() if role not in self.twins}
 
     def copy(self, parent: int, place: int) -> None:
         """Overwrite a place's networks, moments and step counts with another's."""
@@ -80,7 +81,7 @@ class Crew:
     def mutate(self, place: int, kind: str, generation: int) -> str:
         """Change a place's networks; says how."""
         seed = key(self._seed, "mutation of a network", generation, place)
-        person, said = mutated(self.person(place), self.algorithm.TWINS, kind, self._mutation, seed)
+        person, said = mutated(self.person(place), self.twins, kind, self._mutation, seed)
         self.put(place, person)
         return said
 
@@ -99,7 +100,7 @@ class Crew:
         group, row = self._where(place)
         found = {DESIGNS: as_text(self.designs(place))}
         for role, stack in group.nets.items():
-            if role not in self.algorithm.TWINS:
+            if role not in self.twins:
                 values = views(stack.slots, stack.flat[row : row + 1])
                 found |= {f"{role}/{name}": value[0].clone() for name, value in values.items()}
         return found
@@ -153,7 +154,7 @@ class Crew:
                 )
                 for role, design in designs.items()
             }
-            for twin, role in self.algorithm.TWINS.items():
+            for twin, role in self.twins.items():
                 person[twin] = Net(designs[role], weights[at + twin])
             people.append(person)
         self._build(people)
@@ -177,7 +178,7 @@ class Crew:
         return self._with_twins(person)
 
     def _with_twins(self, person: Person) -> Person:
-        for twin, role in self.algorithm.TWINS.items():
+        for twin, role in self.twins.items():
             person[twin] = Net(person[role].design, person[role].flat.clone())
         return person
 
@@ -198,11 +199,18 @@ class Crew:
                 nets={role: _stack([people[place][role] for place in places]) for role in people[places[0]]},
                 knobs=self.knobs,
                 training=self.training,
-                spaces=self.spaces,
+                space=self.spaces,
                 own=columns([self._own[place] for place in places]),
             )
             for places in by_design.values()
         ]
+
+
+def twins_of(algorithm: Algorithm, spaces: Spaces | Crowd) -> dict[str, str]:
+    """Networks that follow others; of several agents each has its own."""
+    if isinstance(spaces, Spaces):
+        return dict(algorithm.TWINS)
+    return {f"{a}/{twin}": f"{a}/{role}" for a in spaces.agents for twin, role in algorithm.TWINS.items()}
 
 
 def _net(stack: Stack, row: int) -> Net:

@@ -7,7 +7,7 @@ is seen: MLP for vectors, CNN for one image, multi-input for several parts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -83,6 +83,9 @@ def plan(network: Network | None, sees: Seen, *, recurrent: bool = False) -> Des
     )
     head = network.head_config or Mlp(hidden_size=(HIDDEN,))
     _fits(encoder, sees)
+    if recurrent != isinstance(encoder, Lstm | CnnLstm):
+        how = "needs a memory" if recurrent else "learns no sequences"
+        raise DesignError(f"an encoder of kind {encoder.arch} under an algorithm that {how}")
     for section in (encoder, head):
         _check_activations(section)
     return Design(
@@ -106,7 +109,7 @@ def _encoder(written: dict[str, Any], sees: Seen, *, simba: bool, recurrent: boo
     parts = list(sees.values())
     images = [part for part in parts if isinstance(part, Image)]
     if "hidden_state_size" in written or recurrent:
-        return _lstm(written, image=bool(images))
+        return _memory(written, images)
     if len(parts) > 1:
         return _read(MultiInput, written)
     if images:
@@ -116,13 +119,9 @@ def _encoder(written: dict[str, Any], sees: Seen, *, simba: bool, recurrent: boo
     return _read(Mlp, {"hidden_size": [HIDDEN], **written})
 
 
-def _lstm(written: dict[str, Any], *, image: bool) -> Any:
+def _memory(written: dict[str, Any], images: Sequence[Image]) -> Any:
     state = {"hidden_state_size": HIDDEN, **{k: v for k, v in written.items() if k != "hidden_size"}}
-    if image:
-        raise DesignError(
-            "memory over images has no room yet: leave recurrent out or give a vector observation"
-        )
-    return _read(Lstm, state)
+    return _read(CnnLstm, _cnn(state, images[0])) if images else _read(Lstm, state)
 
 
 def _cnn(written: dict[str, Any], image: Image) -> dict[str, Any]:
@@ -151,11 +150,9 @@ def _read(model: type[Any], written: Mapping[str, Any]) -> Any:
 def _fits(encoder: Encoder, sees: Seen) -> None:
     images = [name for name, part in sees.items() if isinstance(part, Image)]
     match encoder:
-        case Cnn():
+        case Cnn() | CnnLstm():
             if len(sees) != 1 or not images:
-                raise DesignError("a CNN encoder needs an observation that is one image")
-        case CnnLstm():
-            raise DesignError("encoder cnn_lstm has no room yet")
+                raise DesignError(f"an encoder of kind {encoder.arch} needs an observation that is one image")
         case Mlp() | Lstm() | Simba():
             if images and len(sees) > 1:
                 raise DesignError(

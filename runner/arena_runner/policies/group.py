@@ -15,7 +15,7 @@ from torch import Tensor
 
 from arena_gitops.spec.knobs import Knobs
 from arena_gitops.spec.manifest.sections import ClassicTraining
-from arena_runner.policies.spaces import Spaces
+from arena_runner.policies.spaces import Crowd, Spaces
 from arena_runner.policies.stack import Stack
 from arena_runner.population.member import Hyperparameters
 
@@ -28,12 +28,30 @@ class Group:
     nets: dict[str, Stack]
     knobs: Knobs
     training: ClassicTraining
-    spaces: Spaces
+    space: Spaces | Crowd
     own: Mapping[str, Tensor]
     """hyperparameters that evolution may change, (N,) each"""
 
     def __len__(self) -> int:
         return len(self.places)
+
+    @property
+    def spaces(self) -> Spaces:
+        """What the only agent sees and does."""
+        assert isinstance(self.space, Spaces)
+        return self.space
+
+    @property
+    def crowd(self) -> Crowd:
+        """What several agents see and do."""
+        assert isinstance(self.space, Crowd)
+        return self.space
+
+    def agent(self, name: str) -> Group:
+        """One of several agents with its own networks, the very ones: what it learns stays."""
+        at = f"{name}/"
+        nets = {role.removeprefix(at): net for role, net in self.nets.items() if role.startswith(at)}
+        return Group(self.places, nets, self.knobs, self.training, self.crowd.agents[name], self.own)
 
     def of(self, name: str) -> Tensor:
         """A knob as a column (N,)."""
@@ -49,7 +67,7 @@ class Group:
         own = {name: column[list(rows)] for name, column in self.own.items()}
         nets = {role: stack.subset(rows) for role, stack in self.nets.items()}
         return Group(
-            tuple(self.places[row] for row in rows), nets, self.knobs, self.training, self.spaces, own
+            tuple(self.places[row] for row in rows), nets, self.knobs, self.training, self.space, own
         )
 
     def take_back(self, part: Group, rows: Sequence[int]) -> None:

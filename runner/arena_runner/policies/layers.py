@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from arena_gitops.spec.manifest.network import Cnn, Lstm, Mlp, MultiInput, Simba
+from arena_gitops.spec.manifest.network import Cnn, CnnLstm, Lstm, Mlp, MultiInput, Simba
 from arena_runner.policies.design import Design, DesignError, Head
 from arena_runner.policies.spaces import Categories, Image, Part, entered
 
@@ -73,24 +74,49 @@ def encode(design: Design, p: Params, seen: Mapping[str, Tensor]) -> Tensor:
             x = torch.cat([_one_part(encoder, p, n, design.sees[n], seen[n]) for n in design.sees], -1)
         case _:
             raise DesignError(f"encoder {encoder.arch} needs its memory")
-    return _dense(p, "encoder.latent", x, act)
+    return _dense(p, "encoder.latent", x, _last(encoder, act))
 
 
-def head(design: Design, p: Params, index: int, latent: Tensor) -> Tensor:
-    """Latent (with what enters beside it) → one output (N, B, outputs)."""
+def head(design: Design, p: Params, index: int, latent: Tensor, noise: Tensor | None = None) -> Tensor:
+    """Latent (with what enters beside it) → one output (N, B, outputs).
+
+    A noisy head is its means without `noise`: `noise_width` normal numbers, for every row (N, B, k) or for all
+    rows of a member (N, 1, k).
+    """
     one = design.heads[index]
     x, act = latent, ACTIVATIONS[one.hidden.activation]
-    for n in range(len(one.hidden.hidden_size)):
-        x = _dense(p, f"{one.name}.{n}", x, act)
-    x = _dense(p, f"{one.name}.out", x, None)
+    widths = [*one.hidden.hidden_size, one.outputs]
+    for n, width in enumerate(widths):
+        name, last = (f"{one.name}.{n}", False) if n + 1 < len(widths) else (f"{one.name}.out", True)
+        drawn = None
+        if noise is not None and one.noisy:
+            size = x.shape[-1] + width
+            drawn, noise = _spread(noise[..., :size]), noise[..., size:]
+        x = _dense(p, name, x, None if last else act, drawn)
     return x if one.hidden.output_activation is None else ACTIVATIONS[one.hidden.output_activation](x)
+
+
+def noise_width(design: Design, index: int) -> int:
+    """Normal numbers that one draw of a noisy head needs."""
+    one = design.heads[index]
+    sizes = [design.latent_dim + one.extra, *one.hidden.hidden_size, one.outputs]
+    return sum(a + b for a, b in pairwise(sizes)) if one.noisy else 0
+
+
+def _spread(drawn: Tensor) -> Tensor:
+    """`sign(x) sqrt(|x|)`, of which the noise of a weight is the product of two."""
+    return drawn.sign() * drawn.abs().sqrt()
 
 
 def recurrent(design: Design, p: Params, seen: Mapping[str, Tensor], memory: Memory) -> tuple[Tensor, Memory]:
     """One step of a network with memory: (N, B, …) → latent and the memory after it."""
-    encoder = design.encoder
-    assert isinstance(encoder, Lstm)
-    x, (hidden, cell) = flat(design, seen), memory
+    encoder, (hidden, cell) = design.encoder, memory
+    if isinstance(encoder, CnnLstm):
+        ((name, part),) = design.sees.items()
+        x = _convolved(encoder, p, "encoder.picture", part, seen[name])
+    else:
+        assert isinstance(encoder, Lstm)
+        x = flat(design, seen)
     hs, cs = [], []
     for n in range(encoder.num_layers):
         gates = torch.baddbmm(p[f"encoder.{n}.bias"].unsqueeze(1), x, p[f"encoder.{n}.input"])
@@ -100,7 +126,7 @@ def recurrent(design: Design, p: Params, seen: Mapping[str, Tensor], memory: Mem
         x = torch.sigmoid(o) * torch.tanh(c)
         hs.append(x)
         cs.append(c)
-    latent = _dense(p, "encoder.latent", x, torch.relu)
+    latent = _dense(p, "encoder.latent", x, _last(encoder, torch.relu))
     return latent, (torch.stack(hs, 1), torch.stack(cs, 1))
 
 
@@ -125,13 +151,32 @@ def entering(part: Part, x: Tensor) -> Tensor:
             return x
 
 
+def _last(encoder: object, act: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """What an encoder's own output passes: as its layers do, unless the manifest says."""
+    written = getattr(encoder, "output_activation", None)
+    return act if written is None else ACTIVATIONS[written]
+
+
 def _activation(encoder: object) -> Callable[[Tensor], Tensor]:
     return ACTIVATIONS[getattr(encoder, "activation", "ReLU")]
 
 
-def _dense(p: Params, name: str, x: Tensor, act: Callable[[Tensor], Tensor] | None) -> Tensor:
-    """`act(norm(x W + b))`; norm and act where there are any."""
+def _dense(
+    p: Params,
+    name: str,
+    x: Tensor,
+    act: Callable[[Tensor], Tensor] | None,
+    noise: Tensor | None = None,
+) -> Tensor:
+    """`act(norm(x W + b))`; norm, act and factorised noise on W and b (arXiv 1706.10295) where there are any."""
+    entered = x
     x = torch.baddbmm(p[f"{name}.bias"].unsqueeze(1), x, p[f"{name}.weight"])
+    if noise is not None:
+        rows, columns = noise.split([entered.shape[-1], x.shape[-1]], -1)
+        shaken = torch.baddbmm(
+            p[f"{name}.noise_bias"].unsqueeze(1), entered * rows, p[f"{name}.noise_weight"]
+        )
+        x = torch.addcmul(x, shaken, columns)
     scale = p.get(f"{name}.scale")
     if scale is not None:
         x = torch.addcmul(
@@ -140,7 +185,7 @@ def _dense(p: Params, name: str, x: Tensor, act: Callable[[Tensor], Tensor] | No
     return x if act is None else act(x)
 
 
-def _convolved(encoder: Cnn, p: Params, name: str, part: Part, x: Tensor) -> Tensor:
+def _convolved(encoder: Cnn | CnnLstm, p: Params, name: str, part: Part, x: Tensor) -> Tensor:
     """Pictures of all members in one grouped convolution: (N, B, C, H, W) → (N, B, features)."""
     assert isinstance(part, Image)
     members, rows = x.shape[:2]
@@ -190,9 +235,15 @@ def _cnn_of(encoder: MultiInput, image: Image) -> Cnn:
 
 
 def _dense_slots(
-    name: str, inputs: int, outputs: int, *, norm: bool, gain: float = math.sqrt(2)
+    name: str, inputs: int, outputs: int, *, norm: bool, gain: float = math.sqrt(2), noisy: float = 0.0
 ) -> list[Slot]:
     slots = [Slot(f"{name}.weight", (inputs, outputs), "orthogonal", gain), Slot(f"{name}.bias", (outputs,))]
+    if noisy:
+        least = noisy / math.sqrt(inputs)
+        slots += [
+            Slot(f"{name}.noise_weight", (inputs, outputs), "value", least),
+            Slot(f"{name}.noise_bias", (outputs,), "value", least),
+        ]
     if norm:
         slots += [Slot(f"{name}.scale", (outputs,), "ones"), Slot(f"{name}.shift", (outputs,))]
     return slots
@@ -215,14 +266,17 @@ def _encoder_slots(design: Design) -> list[Slot]:
             slots, size = _simba_slots(encoder, size), encoder.hidden_size
         case Lstm():
             slots, size = _lstm_slots(encoder, size), encoder.hidden_state_size
+        case CnnLstm():
+            (part,) = design.sees.values()
+            slots, size = _conv_slots(encoder, "encoder.picture", part)
+            slots, size = slots + _lstm_slots(encoder, size), encoder.hidden_state_size
+            norm = False
         case MultiInput():
             slots, size = _multi_slots(encoder, design)
-        case _:
-            raise DesignError(f"encoder {encoder.arch} has no room yet")
     return slots + _dense_slots("encoder.latent", size, design.latent_dim, norm=norm)
 
 
-def _conv_slots(encoder: Cnn, name: str, part: Part) -> tuple[list[Slot], int]:
+def _conv_slots(encoder: Cnn | CnnLstm, name: str, part: Part) -> tuple[list[Slot], int]:
     assert isinstance(part, Image)
     slots, channels, height, width = [], part.channels, part.height, part.width
     layers = zip(encoder.channel_size, encoder.kernel_size, encoder.stride_size, strict=True)
@@ -246,7 +300,7 @@ def _simba_slots(encoder: Simba, size: int) -> list[Slot]:
     return slots
 
 
-def _lstm_slots(encoder: Lstm, size: int) -> list[Slot]:
+def _lstm_slots(encoder: Lstm | CnnLstm, size: int) -> list[Slot]:
     width, slots = encoder.hidden_state_size, []
     bound = 1 / math.sqrt(width)
     for n in range(encoder.num_layers):
@@ -280,7 +334,7 @@ def _multi_slots(encoder: MultiInput, design: Design) -> tuple[list[Slot], int]:
 def _head_slots(design: Design, one: Head) -> list[Slot]:
     size, slots = design.latent_dim + one.extra, []
     for n, width in enumerate(one.hidden.hidden_size):
-        slots += _dense_slots(f"{one.name}.{n}", size, width, norm=one.hidden.layer_norm)
+        slots += _dense_slots(f"{one.name}.{n}", size, width, norm=one.hidden.layer_norm, noisy=one.noisy)
         size = width
     gain = 0.01 if one.hidden.output_vanish else 1.0
-    return slots + _dense_slots(f"{one.name}.out", size, one.outputs, norm=False, gain=gain)
+    return slots + _dense_slots(f"{one.name}.out", size, one.outputs, norm=False, gain=gain, noisy=one.noisy)

@@ -11,7 +11,11 @@ in `arena_gitops/spec/algorithms/<name>.py` (a `ClassicKnobs`), its maths in `ar
     update(group, batch)                   one optimizer step of every member of the group
 
 and, for `rollout`, `value(group, seen, memory)`; for `replay`, where an update itself draws, `draws(does)`, how many
-normal numbers a row of a batch brings along. Conventions, which make it the same for one member and for many:
+normal numbers a row of a batch brings along, and `shakes(group)`, how many all rows of a member share. An algorithm
+whose knobs have `n_step` gets what that many steps lead to; one with `PRIORITISED = True` gets rows by priority and
+says in the figure `priority` (N, B) what they count from now on. An algorithm with `MANY = True` trains several
+agents: its `networks(bodies, crowd, knobs)` names roles `agent/role`, and rewards have a last axis of agents
+(`policies.crowd` takes steps apart). Conventions, which make it the same for one member and for many:
 
 * Every tensor leads with the members: observations (N, B, …), actions (N, B, k), rewards (N, B). No operation may
   mix members; a loss is the *sum* over members of each member's own mean (`Batch.mean`), so gradients stay apart.
@@ -75,6 +79,10 @@ class Batch:
     """rollouts: `log_prob`, `value`, `advantage`, `returns` …; replay: importance weights"""
     noise: Tensor | None = None
     """(N, B, draws): standard normal numbers, where the algorithm's `draws(does)` asks for some"""
+    shake: Tensor | None = None
+    """(N, 1, shakes): as many for all rows of a member, where `shakes(group)` asks for some"""
+    near: Batch | None = None
+    """the same rows with what one step led to, where the knob `combined_reward` asks for it"""
 
     def of(self, rows: Sequence[int]) -> Batch:
         """The batch of some members; itself when it is all of them."""
@@ -95,6 +103,8 @@ class Batch:
             discount=None if self.discount is None else self.discount[index],
             kept=cut(self.kept),
             noise=None if self.noise is None else self.noise[index],
+            shake=None if self.shake is None else self.shake[index],
+            near=None if self.near is None else self.near.of(rows),
         )
 
     def mean(self, values: Tensor) -> Tensor:

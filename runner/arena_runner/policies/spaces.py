@@ -105,6 +105,33 @@ class Spaces(Frozen):
     does: Done
 
 
+class Crowd(Frozen):
+    """What several agents see and do, in the order in which their actions lie side by side."""
+
+    agents: dict[str, Spaces]
+
+    @property
+    def sees(self) -> Seen:
+        """Everything that anybody sees: `agent/part` → what it is."""
+        return {
+            f"{agent}/{name}": part for agent, own in self.agents.items() for name, part in own.sees.items()
+        }
+
+    @property
+    def whole(self) -> bool:
+        """Whether all act by choosing, so that actions are whole numbers."""
+        return all(isinstance(own.does, Choice) for own in self.agents.values())
+
+    def places(self) -> dict[str, slice]:
+        """Where the numbers of each agent's action lie."""
+        found, at = {}, 0
+        for agent, own in self.agents.items():
+            size = len(own.does.sizes) if isinstance(own.does, Choice) else own.does.width
+            found[agent] = slice(at, at + size)
+            at += size
+        return found
+
+
 SPACES: TypeAdapter[Spaces] = TypeAdapter(Spaces)
 
 

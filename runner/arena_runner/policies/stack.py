@@ -56,9 +56,9 @@ class Stack:
         """What is seen → (N, B, latent_dim)."""
         return layers.encode(self.design, self.params, seen)
 
-    def head(self, latent: Tensor, index: int = 0) -> Tensor:
-        """Latent → one output (N, B, outputs)."""
-        return layers.head(self.design, self.params, index, latent)
+    def head(self, latent: Tensor, index: int = 0, noise: Tensor | None = None) -> Tensor:
+        """Latent → one output (N, B, outputs), of a noisy head with this noise."""
+        return layers.head(self.design, self.params, index, latent, noise)
 
     def __call__(self, seen: Mapping[str, Tensor], beside: Tensor | None = None) -> Tensor:
         """What is seen (and an action beside it) → the only output."""

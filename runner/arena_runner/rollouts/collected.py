@@ -56,9 +56,9 @@ class Collected(Playing):
         self._filled = state["filled"].tolist()
         self._rows = {n.removeprefix("rows/"): v for n, v in state.items() if n.startswith("rows/")}
 
-    def overwritten(self, place: int) -> None:
+    def overwritten(self, place: int, parent: int) -> None:
         """What a place has collected was another policy's: it is thrown away."""
-        super().overwritten(place)
+        super().overwritten(place, parent)
         self._filled[place] = 0
 
     def _begin(self, iteration: int) -> None:
@@ -68,7 +68,7 @@ class Collected(Playing):
 
     def _keep(self, before: Seen, acted: Sequence[Acted], stepped: Stepped) -> None:
         shape = (self.members, self.cut.each)
-        reward = torch.from_numpy(stepped.reward).view(shape)
+        reward = torch.from_numpy(stepped.reward).unflatten(0, shape)
         ended = torch.from_numpy(stepped.ended).view(shape)
         row = {
             **{f"seen/{name}": value for name, value in before.items()},
@@ -94,8 +94,9 @@ class Collected(Playing):
         after = self._tensors(stepped.after)
         follows = self.gathered(
             [
-                self.algorithm.value(group, self.rows_of(group, after), one.memory)
-                * group.of("gamma").unsqueeze(1)
+                counted(
+                    self.algorithm.value(group, self.rows_of(group, after), one.memory), group.of("gamma")
+                )
                 for group, one in zip(self.crew.groups, acted, strict=True)
             ]
         )
@@ -147,7 +148,7 @@ class Collected(Playing):
         places = list(group.places)
         rows = {name: value[places, :length] for name, value in self._rows.items()}
         now = {name: value[places] for name, value in self.seen.items()}
-        gamma, share = group.of("gamma").view(-1, 1), group.of("gae_lambda").view(-1, 1)
+        gamma, share = group.of("gamma"), group.of("gae_lambda")
         last = self.algorithm.value(group, now, memory)
         advantage = advantages(rows["reward"], rows["value"], rows["ended"], last, gamma=gamma, share=share)
         rows["advantage"], rows["returns"] = advantage, advantage + rows["value"]
@@ -203,16 +204,25 @@ class Collected(Playing):
 def advantages(
     reward: Tensor, value: Tensor, ended: Tensor, last: Tensor, *, gamma: Tensor, share: Tensor
 ) -> Tensor:
-    """Generalised advantages (N, T, E); `last` (N, E) is the value of what comes after the rollout."""
+    """Generalised advantages (N, T, E), or (N, T, E, agents), with `ended` (N, T, E) and columns (N,).
+
+    `last` (N, E, …) is the value of what comes after the rollout.
+    """
     found = torch.empty_like(reward)
     ahead, follows = torch.zeros_like(last), last
+    ended = ended.unflatten(-1, (-1, *[1] * (reward.dim() - 3)))
     for t in range(reward.shape[1] - 1, -1, -1):
         goes_on = 1 - ended[:, t]
-        delta = reward[:, t] + gamma * follows * goes_on - value[:, t]
-        ahead = delta + gamma * share * goes_on * ahead
+        delta = reward[:, t] + counted(follows * goes_on, gamma) - value[:, t]
+        ahead = delta + counted(goes_on * ahead, gamma * share)
         found[:, t] = ahead
         follows = value[:, t]
     return found
+
+
+def counted(values: Tensor, column: Tensor) -> Tensor:
+    """Values (N, …) times each member's own factor (N,)."""
+    return values * column.view(-1, *[1] * (values.dim() - 1))
 
 
 def sequence_length(algorithm: Any, group: Group, length: int) -> int:

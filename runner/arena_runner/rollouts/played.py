@@ -155,8 +155,8 @@ class Playing:
             at = f"memory/{place}/"
             self._memory[place] = {n.removeprefix(at): v for n, v in state.items() if n.startswith(at)}
 
-    def overwritten(self, place: int) -> None:
-        """A place has other networks now: what its running episodes remembered is not theirs."""
+    def overwritten(self, place: int, parent: int) -> None:
+        """A place has its parent's networks now: what its running episodes remembered is not theirs."""
         self._memory[place] = {}
 
     def pages(self, known: int) -> tuple[int, dict[str, Tensor]]:
@@ -224,7 +224,7 @@ class Playing:
         return seeds(self.seed, self.cut.each, "episode")
 
     def _count(self, stepped: Stepped) -> None:
-        self._returns += stepped.reward.reshape(self._returns.shape)
+        self._returns += stepped.paid.reshape(self._returns.shape)
         if stepped.ended.any():
             for row in np.flatnonzero(stepped.ended):
                 place, env = divmod(int(row), self.cut.each)
@@ -264,7 +264,7 @@ class Playing:
         while going.any():
             actions, memories = self._greedy(places, self._tensors(seen, count), memories)
             stepped = world.step(actions.flatten(0, 1).numpy())
-            paid += np.where(going, stepped.reward, 0.0)
+            paid += np.where(going, stepped.paid, 0.0)
             took += going
             going &= ~stepped.ended
             seen = stepped.seen

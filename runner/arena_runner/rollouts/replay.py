@@ -49,14 +49,33 @@ class Replay:
                 column[:, : count - head] = value[:, head:]
         self.written += count
 
-    def take(self, places: Tensor, rows: Tensor) -> Columns:
-        """Rows (n, B) for the named places."""
+    def take(self, places: Tensor, rows: Tensor, parts: tuple[str, ...] = ("",)) -> Columns:
+        """Rows (n, B) for the named places, of the columns whose names begin like one of `parts`."""
         index = rows.flatten() if self.rings == 1 else (places.unsqueeze(1) * self.capacity + rows).flatten()
         shape = rows.shape
         return {
             name: column.flatten(0, 1).index_select(0, index).unflatten(0, shape)
             for name, column in self.columns.items()
+            if name.startswith(parts)
         }
+
+    def ahead(self, places: Tensor, rows: Tensor, *, steps: int, stride: int, gamma: Tensor) -> Columns:
+        """What so many steps from rows (n, B) led to: the sum of their rewards and what was seen then.
+
+        The next step of an environment lies `stride` rows on. Where an episode ended or the ring has no more, fewer
+        steps are summed, and `discount` says how many powers of `gamma` (n, 1) the value after them counts.
+        """
+        age = (self.written - 1 - rows) % self.capacity  # rows written after this one
+        going = torch.ones(rows.shape, dtype=torch.bool)
+        reward, discount, last = torch.zeros(rows.shape), torch.ones(rows.shape), rows
+        for step in range(steps):
+            last = torch.where(going, (rows + step * stride) % self.capacity, last)
+            told = self.take(places, last, ("reward", "ended"))
+            reward = torch.where(going, reward + discount * told["reward"], reward)
+            discount = torch.where(going, discount * gamma, discount)
+            going = going & (told["ended"] < 0.5) & (age >= (step + 1) * stride)
+        led = self.take(places, last, ("after/", "over"))
+        return {**led, "reward": reward, "discount": discount}
 
     def since(self, written: int) -> Columns:
         """The page of everything written after a point, oldest first."""

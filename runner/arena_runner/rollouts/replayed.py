@@ -18,6 +18,7 @@ from arena_gitops.spec.manifest.sections import ClassicTraining, ReplayBuffer
 from arena_runner.policies.crew import Crew
 from arena_runner.policies.group import Group
 from arena_runner.policies.port import Acted, Batch, Seen
+from arena_runner.policies.spaces import Crowd
 from arena_runner.rollouts.played import OpenWorld, Playing, Slice
 from arena_runner.rollouts.replay import Columns, Replay
 from arena_runner.rollouts.worlds import Stepped
@@ -40,7 +41,8 @@ class Replayed(Playing):
         self._delay = training.learning_delay
         self.replay = Replay(1 if training.experience_sharing is not False else len(crew), buffer.max_size)
         draws = getattr(crew.algorithm, "draws", None)
-        self._draws: int = draws(crew.spaces.does) if draws else 0
+        spaces = crew.spaces
+        self._draws: int = draws(spaces if isinstance(spaces, Crowd) else spaces.does) if draws else 0
         self._sums: list[dict[str, Tensor]] = [{} for _ in range(len(crew))]
         self._updates = [0] * len(crew)
 
@@ -71,17 +73,19 @@ class Replayed(Playing):
         self._updates = [0] * self.members
 
     def _keep(self, before: Seen, acted: Sequence[Acted], stepped: Stepped) -> None:
+        self.replay.add(self._row(before, acted, stepped))
+
+    def _row(self, before: Seen, acted: Sequence[Acted], stepped: Stepped) -> Columns:
+        """One step of everybody, (N, E, …) of every column."""
         after = self.seen if stepped.after is stepped.seen else self._tensors(stepped.after)
         shape = (self.members, self.cut.each)
-        self.replay.add(
-            {
-                **{f"seen/{name}": value for name, value in before.items()},
-                **{f"after/{name}": value for name, value in after.items()},
-                "actions": self._actions(acted),
-                "reward": torch.from_numpy(stepped.reward).view(shape),
-                "over": torch.from_numpy(stepped.terminated).view(shape).float(),
-            }
-        )
+        return {
+            **{f"seen/{name}": value for name, value in before.items()},
+            **{f"after/{name}": value for name, value in after.items()},
+            "actions": self._actions(acted),
+            "reward": torch.from_numpy(stepped.reward).unflatten(0, shape),
+            "over": torch.from_numpy(stepped.terminated).unflatten(0, shape).float(),
+        }
 
     def _learn(self, step: int, taken: int) -> None:
         if step + taken <= self._delay:

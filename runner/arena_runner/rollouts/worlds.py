@@ -26,7 +26,7 @@ from torch import Tensor
 from arena_gitops.errors import ArenaError
 from arena_runner.policies import spaces
 from arena_runner.policies.port import MASK
-from arena_runner.policies.spaces import Spaces
+from arena_runner.policies.spaces import Crowd, Spaces
 from arena_runner.rollouts.diary import Diary
 from arena_runner.seeds import key
 
@@ -48,20 +48,32 @@ class Stepped:
     after: Arrays
     """what the action led to; the same arrays unless an episode ended"""
     reward: NDArray[np.float32]
+    """(rows,), or (rows, agents) where there are several; the same of what follows"""
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
 
     @property
     def ended(self) -> NDArray[np.bool_]:
-        """Where an episode ended."""
-        return self.terminated | self.truncated
+        """Where an episode ended (rows,)."""
+        over: NDArray[np.bool_] = self.terminated | self.truncated
+        return over if over.ndim == 1 else np.logical_and.reduce(over, axis=1)
+
+    @property
+    def paid(self) -> NDArray[np.float32]:
+        """What the step paid, to all agents together (rows,)."""
+        total: NDArray[np.float32] = self.reward if self.reward.ndim == 1 else self.reward.sum(1)
+        return total
 
 
 class World(Protocol):
     """Environments of all members."""
 
-    spaces: Spaces
     rows: int
+
+    @property
+    def spaces(self) -> Spaces | Crowd:
+        """What is seen and done, by one agent or several."""
+        ...
 
     def reset(self, seed_of: SeedOf) -> Arrays:
         """Must begin episode 0 of every row."""

@@ -18,7 +18,7 @@ from arena_gitops.errors import ArenaError
 from arena_runner.policies import spaces
 from arena_runner.policies.crew import Crew
 from arena_runner.policies.port import MASK, Memory
-from arena_runner.policies.spaces import Categories, Choice, Image, Part
+from arena_runner.policies.spaces import Categories, Choice, Image, Part, Spaces
 from arena_runner.serving import arrays
 from arena_runner.serving.policy_protocol import Acted, Observed
 
@@ -31,6 +31,7 @@ class Policy:
     """The only member of a crew; it has acted once before anybody may ask it."""
 
     def __init__(self, crew: Crew) -> None:
+        assert isinstance(crew.spaces, Spaces)
         self._crew, self.spaces = crew, crew.spaces
         _, memory = self._greedy(self._blank(), {})
         self._remembers = {name: tuple(value.shape[2:]) for name, value in memory.items()}

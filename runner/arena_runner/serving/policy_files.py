@@ -33,6 +33,8 @@ def read_policy(weights: bytes, spec: bytes) -> Crew:
         written = json.loads(spec)
         if written["format"] != FORMAT:
             raise PolicyFileError(f"policy.json has format {written['format']}; this server reads {FORMAT}")
+        if "agents" in written["spaces"]:
+            raise PolicyFileError(f"policies of several agents ({written['algorithm']}) are not served yet")
         knobs = _knobs(written)
         designs = _DESIGNS.validate_python(written["designs"])
         spaces = SPACES.validate_python(written["spaces"])

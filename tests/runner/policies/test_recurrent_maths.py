@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from playground import crew_of, drawn
 from torch import nn
 
+from arena_gitops.spec.manifest import ManifestError
 from arena_runner.algorithms import recurrent_ppo
+from arena_runner.policies.design import DesignError
 from arena_runner.policies.port import Dice
+from arena_runner.policies.spaces import Image
 from arena_runner.rollouts.collected import cut_up, minibatch
 
 NETWORK = {
@@ -44,6 +48,58 @@ def test_the_memory_is_that_of_torchs_lstm():
         assert torch.allclose(memory["hidden"][member, :, 1], wanted[-1], atol=1e-6)
         assert torch.allclose(memory["cell"][member].transpose(0, 1), cell, atol=1e-6)
         assert torch.allclose(memory["hidden"][member].transpose(0, 1), hidden, atol=1e-6)
+
+
+PICTURE = Image(channels=3, height=10, width=8, last=True, scaled=True)
+WATCHED = {
+    "encoder_config": {
+        "arch": "cnn_lstm",
+        "channel_size": [8],
+        "kernel_size": [3],
+        "stride_size": [2],
+        "hidden_state_size": 8,
+    },
+    "latent_dim": 16,
+    "head_config": {"hidden_size": [16]},
+}
+
+
+@pytest.mark.parametrize("network", [WATCHED, {"latent_dim": 16, "encoder_config": {"hidden_state_size": 8}}])
+def test_pictures_are_convolved_before_they_are_remembered(network):
+    group = crew_of("Recurrent PPO", 2, sees={"obs": PICTURE}, network=network).groups[0]
+    stack = group.nets["actor"]
+    seen = torch.randint(0, 256, (2, 4, 3, 3, 10, 8), generator=torch.Generator().manual_seed(1)).byte()
+    encoder = stack.design.encoder
+    for member in range(2):
+        values = {name: one[member].detach() for name, one in stack.params.items()}
+        lstm = nn.LSTM(values["encoder.0.input"].shape[0], 8)
+        lstm.weight_ih_l0.data, lstm.weight_hh_l0.data = (
+            values["encoder.0.input"].T,
+            values["encoder.0.hidden"].T,
+        )
+        lstm.bias_ih_l0.data = values["encoder.0.bias"]
+        lstm.bias_hh_l0.data.zero_()
+        x = seen[member].flatten(0, 1).float() / 255
+        for n, stride in enumerate(encoder.stride_size):
+            weight, bias = (values[f"encoder.picture.{n}.{kind}"] for kind in ("weight", "bias"))
+            x = nn.functional.conv2d(x, weight, bias, stride=stride).relu()
+        wanted, _ = lstm(x.flatten(1).unflatten(0, (4, 3)))
+        memory = {}
+        for step in range(4):
+            _, memory = recurrent_ppo.remembered(group, {"obs": seen[:, step]}, memory)
+        assert torch.allclose(memory["hidden"][member, :, 0], wanted[-1], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("which", "network"),
+    [
+        ("DQN", {**NETWORK["network"]}),
+        ("Recurrent PPO", {"encoder_config": {"arch": "mlp", "hidden_size": [8]}}),
+    ],
+)
+def test_memory_and_an_algorithm_that_learns_sequences_belong_together(which, network):
+    with pytest.raises((DesignError, ManifestError), match=r"sequences|memory|does not train"):
+        crew_of(which, 1, network={"head_config": {"hidden_size": [16]}, **network})
 
 
 def played(group, steps, each):

@@ -92,9 +92,9 @@ def test_an_algorithm_without_a_room_keeps_its_section_as_written(manifest_of):
     manifest = read(manifest_of("classic"))
 
     assert manifest.algorithm == OpaqueKnobs(
-        name="Rainbow DQN", knobs={"lr": 1e-4, "n_step": 4, "v_min": -200.0}
+        name="MATD3", knobs={"lr_actor": 1e-4, "policy_freq": 4, "mean_noise": -200.0}
     )
-    assert manifest.normal()["algorithm"] == {"name": "Rainbow DQN", "lr": 1e-4, "n_step": 4, "v_min": -200.0}
+    assert manifest.normal()["algorithm"] == {"name": "MATD3", **manifest.algorithm.knobs}
     assert manifest.replay_buffer.max_size == 100_000
 
 
@@ -314,6 +314,10 @@ def test_a_shared_manifest_parses_and_reads_back(path):
         with pytest.raises(ManifestError, match=r"group_size starts at 16, outside \[4, 12\]"):
             parse_manifest(raw)
         raw["algorithm"]["group_size"] = 8
+    if path.endswith("multi_agent/maddpg.yaml"):
+        with pytest.raises(ManifestError, match=r"learn_step starts at 16, outside \[20, 200\]"):
+            parse_manifest(raw)
+        raw["algorithm"]["learn_step"] = 20
     if path.endswith("ppo/ppo_recurrent.yaml"):
         with pytest.raises(ManifestError, match=r"learn_step starts at 16384, outside \[256, 8192\]"):
             parse_manifest(raw)

@@ -300,7 +300,7 @@ def test_a_classic_algorithm_has_its_own_kind_of_environment(manifest_of):
     raw = manifest_of("classic")
     raw["environment"]["env_type"] = "bandit"
 
-    assert "Rainbow DQN trains on env_type 'gym'" in broken(raw)["environment.env_type"].message
+    assert "MATD3 trains on env_type 'gym'" in broken(raw)["environment.env_type"].message
 
 
 def test_frequency_ratios_increase(grpo):
@@ -334,6 +334,79 @@ def classic(**sections):
 )
 def test_what_would_train_something_else_than_was_meant_is_refused(section, values, place):
     assert place in refusals(classic(**{section: values}))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "environment", "told"),
+    [
+        ("DQN", "mpe2.simple_spread_v3", "DQN trains one agent"),
+        ("PPO", "pettingzoo.sisl.waterworld_v4", "PPO trains one agent"),
+        ("IPPO", "CartPole-v1", "IPPO trains several agents"),
+        ("MADDPG", "ALE/Breakout-v5", "MADDPG trains several agents"),
+        ("IPPO", "crossing", "others have no room yet"),
+    ],
+)
+def test_an_algorithm_and_an_environment_agree_on_how_many_act(algorithm, environment, told):
+    raw = {"algorithm": {"name": algorithm}, "environment": {"name": environment}}
+
+    assert told in broken(raw)["environment.name"].message
+
+
+@pytest.mark.parametrize("name", ["IPPO", "MADDPG"])
+def test_several_agents_act_in_pettingzoo(name):
+    assert not refusals({"algorithm": {"name": name}, "environment": {"name": "mpe2.simple_spread_v3"}})
+
+
+@pytest.mark.parametrize(
+    ("name", "encoder", "told"),
+    [
+        ("DQN", {"arch": "lstm", "hidden_state_size": 8}, "DQN does not train an encoder of kind lstm"),
+        ("RecurrentPPO", {"arch": "mlp", "hidden_size": [8]}, "Recurrent PPO does not train"),
+    ],
+)
+def test_a_declared_encoder_and_its_algorithm_agree_on_memory(name, encoder, told):
+    network = {"encoder_config": encoder, "head_config": {"hidden_size": [8]}}
+
+    assert (
+        told
+        in broken(classic(algorithm={"name": name}, network=network))["network.encoder_config.arch"].message
+    )
+
+
+@pytest.mark.parametrize(("field", "value"), [("init_layers", False), ("dropout", 0.1)])
+def test_what_no_network_here_does_is_refused(field, value):
+    encoder = (
+        {"arch": "lstm", "hidden_state_size": 8}
+        if field == "dropout"
+        else {"arch": "mlp", "hidden_size": [8]}
+    )
+    network = {"encoder_config": {**encoder, field: value}, "head_config": {"hidden_size": [8]}}
+    name = "RecurrentPPO" if field == "dropout" else "DQN"
+
+    assert f"network.encoder_config.{field}" in refusals(classic(algorithm={"name": name}, network=network))
+
+
+@pytest.mark.parametrize("name", ["per_buffer", "n_step_buffer"])
+def test_rainbow_replays_by_priority_and_looks_ahead(name):
+    raw = classic(algorithm={"name": "RainbowDQN"}, replay_buffer={name: True})
+
+    assert not refusals(raw)
+    assert f"replay_buffer.{name}" in refusals({**raw, "replay_buffer": {name: False}})
+
+
+def test_rainbows_buffer_reads_back():
+    raw = classic(algorithm={"name": "RainbowDQN"}, replay_buffer={"per_buffer_args": {"alpha": 0.7}})
+    manifest = parse_manifest(raw).manifest
+
+    assert parse_manifest(manifest.normal()).manifest == manifest
+    assert manifest.normal()["replay_buffer"]["per_buffer_args"] == {"alpha": 0.7}
+
+
+def test_the_ends_of_rainbows_returns_are_in_order():
+    assert (
+        "v_min"
+        in broken(classic(algorithm={"name": "RainbowDQN", "v_min": 3, "v_max": 3}))["algorithm"].message
+    )
 
 
 def test_nulls_of_published_manifests_mean_their_absence():
