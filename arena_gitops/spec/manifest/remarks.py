@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from arena_gitops.errors import Problem
 from arena_gitops.spec.knobs import OpaqueKnobs
+from arena_gitops.spec.manifest.environment import GymEnvironment
 from arena_gitops.spec.manifest.model import Manifest
+from arena_gitops.spec.manifest.network import ClassicNetwork, CnnLstm, Lstm
 from arena_gitops.spec.manifest.sections import Training
 from arena_gitops.spec.population import MultiFrequency
 from arena_gitops.spec.section import NotActedOn, Only, Section
 
 Mark = tuple[tuple[str, ...], Any, NotActedOn | Only]
+_PETTINGZOO = re.compile(r"(?:mpe2|pettingzoo\.[a-z]+)\.[a-z0-9_]+_v[0-9]+")
+_GYMNASIUM = re.compile(r"(?:ALE/)?[A-Z][A-Za-z0-9]*-v[0-9]+")
+_MANY = {"IPPO", "MADDPG"}
 MOST_KNOWN = 1 << 10
 
 
@@ -34,7 +40,41 @@ def of(manifest: Manifest, *, hpo_written: bool) -> tuple[list[Problem], list[Pr
     if isinstance(manifest.selection, MultiFrequency):
         message = "selection strategy 'multi_frequency' has no room yet; only 'tournament' has"
         refusals.append(Problem(("selection", "strategy"), message, "no-room"))
+    refusals.extend(_agents(manifest))
+    refusals.extend(_memory(manifest))
     return notes, refusals
+
+
+def _agents(manifest: Manifest) -> Iterator[Problem]:
+    """PettingZoo's environments are modules; Gymnasium's ids are none."""
+    environment, algorithm = manifest.environment, manifest.algorithm.name
+    if not isinstance(environment, GymEnvironment):
+        return
+    name, path = environment.name, ("environment", "name")
+    several = bool(_PETTINGZOO.fullmatch(name))
+    if several and algorithm not in _MANY:
+        hint = f"use {' or '.join(sorted(_MANY))}"
+        yield Problem(path, f"{algorithm} trains one agent; {name} has several", "no-room", hint)
+    if algorithm in _MANY and not several:
+        found = (
+            "has one"
+            if _GYMNASIUM.fullmatch(name)
+            else "is none of PettingZoo's, and others have no room yet"
+        )
+        hint = "name a module such as mpe2.simple_spread_v3"
+        yield Problem(path, f"{algorithm} trains several agents; {name} {found}", "no-room", hint)
+
+
+def _memory(manifest: Manifest) -> Iterator[Problem]:
+    """An encoder that remembers and an algorithm that learns sequences belong together."""
+    network, algorithm = manifest.network, manifest.algorithm
+    if not isinstance(network, ClassicNetwork):
+        return
+    remembers = isinstance(network.encoder_config, Lstm | CnnLstm)
+    if remembers != (algorithm.name == "Recurrent PPO"):
+        message = f"{algorithm.name} does not train an encoder of kind {network.encoder_config.arch}"
+        hint = "Recurrent PPO learns lstm and cnn_lstm, every other algorithm the kinds without memory"
+        yield Problem(("network", "encoder_config", "arch"), message, "no-room", hint)
 
 
 def _no_algorithm(name: str) -> Problem:

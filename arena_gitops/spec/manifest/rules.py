@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
@@ -13,15 +12,11 @@ from arena_gitops.errors import Problem
 from arena_gitops.spec.knobs import GroupKnobs, Knobs, RolloutKnobs, TextKnobs
 from arena_gitops.spec.manifest.environment import GymEnvironment, TextEnvironment
 from arena_gitops.spec.manifest.model import Manifest
-from arena_gitops.spec.manifest.network import ClassicNetwork, CnnLstm, Lstm
 from arena_gitops.spec.manifest.sections import TextNetwork
 from arena_gitops.spec.population import MultiFrequency, Range
 from arena_gitops.spec.problems import suggestion
 
 _ROWS = ("dataset", "dataset_path", "hf_dataset_id")
-_PETTINGZOO = re.compile(r"(?:mpe2|pettingzoo\.[a-z]+)\.[a-z0-9_]+_v[0-9]+")
-_GYMNASIUM = re.compile(r"(?:ALE/)?[A-Z][A-Za-z0-9]*-v[0-9]+")
-_MANY = {"IPPO", "MADDPG"}
 _SOURCES = ("entrypoint", "env_name", "env_url", "env_image")
 
 
@@ -33,7 +28,6 @@ def broken(manifest: Manifest) -> Iterator[Problem]:
         _context,
         _text_environment,
         _gym,
-        _memory,
         _subpopulations,
         _ranges,
     ):
@@ -122,41 +116,8 @@ def _text_environment(manifest: Manifest) -> Iterator[Problem]:
 
 def _gym(manifest: Manifest) -> Iterator[Problem]:
     environment = manifest.environment
-    if not isinstance(environment, GymEnvironment):
-        return
-    if environment.factory and not environment.entrypoint:
+    if isinstance(environment, GymEnvironment) and environment.factory and not environment.entrypoint:
         yield _problem("environment.factory", "factory needs entrypoint")
-    if isinstance(manifest.algorithm, Knobs):
-        yield from _agents(manifest.algorithm.name, environment.name)
-
-
-def _agents(algorithm: str, name: str) -> Iterator[Problem]:
-    """PettingZoo's environments are modules; Gymnasium's ids are none."""
-    several = bool(_PETTINGZOO.fullmatch(name))
-    if several and algorithm not in _MANY:
-        message = f"{algorithm} trains one agent; {name} has several"
-        yield _problem("environment.name", message, f"use {' or '.join(sorted(_MANY))}")
-    if algorithm in _MANY and not several:
-        found = (
-            "has one"
-            if _GYMNASIUM.fullmatch(name)
-            else "is none of PettingZoo's, and others have no room yet"
-        )
-        message = f"{algorithm} trains several agents; {name} {found}"
-        yield _problem("environment.name", message, "name a module such as mpe2.simple_spread_v3")
-
-
-def _memory(manifest: Manifest) -> Iterator[Problem]:
-    """An encoder that remembers and an algorithm that learns sequences belong together."""
-    network, algorithm = manifest.network, manifest.algorithm
-    if not isinstance(network, ClassicNetwork) or not isinstance(algorithm, Knobs):
-        return
-    remembers = isinstance(network.encoder_config, Lstm | CnnLstm)
-    if remembers != (algorithm.name == "Recurrent PPO"):
-        arch = network.encoder_config.arch
-        message = f"{algorithm.name} does not train an encoder of kind {arch}"
-        hint = "Recurrent PPO learns lstm and cnn_lstm, every other algorithm the kinds without memory"
-        yield _problem("network.encoder_config.arch", message, hint)
 
 
 def _subpopulations(manifest: Manifest) -> Iterator[Problem]:

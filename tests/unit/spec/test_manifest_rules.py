@@ -349,7 +349,7 @@ def test_what_would_train_something_else_than_was_meant_is_refused(section, valu
 def test_an_algorithm_and_an_environment_agree_on_how_many_act(algorithm, environment, told):
     raw = {"algorithm": {"name": algorithm}, "environment": {"name": environment}}
 
-    assert told in broken(raw)["environment.name"].message
+    assert told in refusals(raw)["environment.name"].message
 
 
 @pytest.mark.parametrize("name", ["IPPO", "MADDPG"])
@@ -369,7 +369,7 @@ def test_a_declared_encoder_and_its_algorithm_agree_on_memory(name, encoder, tol
 
     assert (
         told
-        in broken(classic(algorithm={"name": name}, network=network))["network.encoder_config.arch"].message
+        in refusals(classic(algorithm={"name": name}, network=network))["network.encoder_config.arch"].message
     )
 
 
