@@ -34,7 +34,7 @@ def namespace(command: Command) -> Command:
         default="main",
         show_default=True,
         callback=_checked_namespace,
-        help="Whose resources these are within the stack; a preview has a namespace of its own.",
+        help="Whose resources these are within the stack. pr-NUMBER is a preview: its runs are cut short.",
     )(command)
 
 

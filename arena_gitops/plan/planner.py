@@ -27,7 +27,7 @@ from arena_gitops.plan.phase import Phase, phase_of
 from arena_gitops.plan.scope import Scope, rerun_of
 from arena_gitops.plan.upstream import Stale
 from arena_gitops.spec.digest import sha256_json
-from arena_gitops.spec.resource import MAIN, Address
+from arena_gitops.spec.resource import MAIN, Address, is_preview
 from arena_gitops.spec.wire import KnownRun, Owner, ResourceDocument
 from arena_gitops.state import DesiredResource, DesiredState, ObservedState
 
@@ -282,10 +282,12 @@ class Planner:
         known = self._known(resource)
         if action not in GOES_ON and known is not None:
             named = f"run {known.run_id}" if known.version else f"the run of {TRAINED}/{known.experiment}"
-            if self.desired.owner.namespace == MAIN:
+            here = self.desired.owner.namespace
+            if here == MAIN:
                 notes += (f"continues {named} ({known.state}, {known.max_steps:,} steps asked for then)",)
             else:
-                notes += (f"trains a run of its own: a preview does not lengthen {named}",)
+                whose = "a preview" if is_preview(here) else f"namespace {here}"
+                notes += (f"trains a run of its own: {whose} does not lengthen {named}",)
         return notes
 
     def _known(self, resource: DesiredResource) -> KnownRun | None:

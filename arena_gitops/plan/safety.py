@@ -13,7 +13,7 @@ from arena_gitops.plan.model import Action, Change, Fit
 from arena_gitops.plan.wording import algorithm_of
 from arena_gitops.spec.algorithms import ALGORITHMS
 from arena_gitops.spec.job import RunState
-from arena_gitops.spec.resource import MAIN, Address
+from arena_gitops.spec.resource import Address, is_preview
 from arena_gitops.spec.wire import ResourceDocument
 from arena_gitops.state import DesiredResource, ObservedState
 
@@ -87,7 +87,7 @@ def is_protected(document: ResourceDocument) -> bool:
 
     Nothing of a preview stays: it goes with its pull request.
     """
-    return document.owner.namespace == MAIN and spec_at(document.spec, "lifecycle.protect") is True
+    return not is_preview(document.owner.namespace) and spec_at(document.spec, "lifecycle.protect") is True
 
 
 def trainable(resource: DesiredResource, observed: ObservedState) -> Block | None:

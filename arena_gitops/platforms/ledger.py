@@ -274,7 +274,7 @@ class Ledger:
         return sum(r.version.run_id == run.status.run_id for r in self._records.values()) <= 1
 
     def _of_others(self, record: Record) -> bool:
-        """Whether its run trains what it may use and not change: of another stack, or outside a preview."""
+        """Whether its run trains what it may use and not change: of another stack or namespace."""
         mine = record.owner
         for other in self._records.values():
             own = mine.namespace in {other.owner.namespace, MAIN}

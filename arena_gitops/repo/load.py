@@ -18,7 +18,7 @@ from arena_gitops.repo.catalog import Catalog
 from arena_gitops.repo.files import Files
 from arena_gitops.repo.git import ROOT_FILE, Checkout, Snapshot, checkout, file_at, snapshot
 from arena_gitops.repo.resolve import resolve
-from arena_gitops.spec.resource import MAIN, Address
+from arena_gitops.spec.resource import Address, is_preview
 from arena_gitops.spec.stack import Stack
 from arena_gitops.spec.wire import Owner, Provenance
 from arena_gitops.state import DesiredState, Policy, TargetSpec
@@ -126,7 +126,7 @@ def _with_contents(state: DesiredState) -> DesiredState:
 
 def _load(files: Checkout, namespace: str, limits: Limits | None = None) -> DesiredState:
     most = limits.preview_steps if limits else None
-    catalog = Catalog(Files(files), most_steps=most, preview=namespace != MAIN)
+    catalog = Catalog(Files(files), most_steps=most, preview=is_preview(namespace))
     documents.read_all(catalog)
     resources = resolve(catalog)
     documents.report_orphans(catalog)

@@ -16,7 +16,7 @@ from arena_gitops.plan.model import Action, Change, CheckOutcome, CheckStatus, P
 from arena_gitops.report import diffs, text, words
 from arena_gitops.report.marker import Marker, fitting, signatures
 from arena_gitops.report.untrusted import clipped, escaped, fenced, plain
-from arena_gitops.spec.resource import MAIN
+from arena_gitops.spec.resource import MAIN, is_preview
 
 COMMENT_BYTES = 60_000
 SUMMARY_BYTES = 900 * 1024
@@ -142,10 +142,11 @@ def _fitted(plan: Plan, place: Place, budget: int) -> tuple[str, bool]:
 
 
 def _head(plan: Plan, place: Place) -> Iterator[str]:
-    preview = "" if plan.namespace == MAIN else plan.namespace
+    beside = " (preview) " if is_preview(plan.namespace) else ", namespace "
+    other = "" if plan.namespace == MAIN else plan.namespace
     sign = "❌" if not plan.applyable else ("📋" if plan.has_changes else "✅")
     yield f"### {sign} Plan for {escaped(place.target)}" + "".join(
-        f"{before}{escaped(text)}" for before, text in ((", ", place.root), (" (preview) ", preview)) if text
+        f"{before}{escaped(text)}" for before, text in ((", ", place.root), (beside, other)) if text
     )
     yield ""
     yield f"**{brief(plan)}**"

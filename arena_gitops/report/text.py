@@ -15,6 +15,7 @@ from arena_gitops.plan.model import Action, Change, CheckStatus, FieldChange, Pl
 from arena_gitops.report import diffs, words
 from arena_gitops.report.untrusted import plain
 from arena_gitops.report.wrapping import NARROWEST, rows
+from arena_gitops.spec.resource import MAIN, is_preview
 
 _STYLES: dict[str, str] = {"green": "32", "yellow": "33", "red": "31", "cyan": "36", "bold": "1", "dim": "2"}
 
@@ -137,7 +138,8 @@ def settled(plan: Plan) -> str:
 
 
 def _heading(plan: Plan) -> Line:
-    place = f"stack {plan.stack}" + ("" if plan.namespace == "main" else f", namespace {plan.namespace}")
+    place = f"stack {plan.stack}" + ("" if plan.namespace == MAIN else f", namespace {plan.namespace}")
+    place += " (preview)" if is_preview(plan.namespace) else ""
     part = f", only {' '.join(plan.scope.select)}" if plan.scope.select else ""
     commit = f" at {plan.base.commit[:12]}" if plan.base.commit else ""
     dirty = " with uncommitted changes" if plan.base.dirty else ""

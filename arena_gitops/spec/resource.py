@@ -17,10 +17,13 @@ Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 """A resource's name: lower case letters, digits and inner dashes, at most 63 characters."""
 
 MAIN = "main"
-"""The namespace that is no preview."""
+"""The namespace of what is meant to stay, where nothing else is said."""
+
+PREVIEW_PATTERN = r"pr-[1-9][0-9]*"
+"""Namespaces of pull requests; every other one is as its stack says, uncut and protected."""
 
 BETWEEN = "--"
-"""Between the namespace of a preview and a name, in what clients call its deployments."""
+"""Between a namespace and a name, in what clients call deployments outside `main`."""
 
 NAMES = "lower case letters, digits and inner dashes, at most 63 characters"
 """What names are made of, for messages."""
@@ -29,6 +32,11 @@ NAMES = "lower case letters, digits and inner dashes, at most 63 characters"
 def served_as(namespace: str, name: str) -> str:
     """What clients call a deployment."""
     return name if namespace == MAIN else f"{namespace}{BETWEEN}{name}"
+
+
+def is_preview(namespace: str) -> bool:
+    """Whether a namespace is a pull request's own: cut short, unprotected, gone with it."""
+    return re.fullmatch(PREVIEW_PATTERN, namespace) is not None
 
 
 def is_name(text: str) -> bool:

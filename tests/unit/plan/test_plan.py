@@ -53,6 +53,8 @@ def test_a_preview_takes_the_run_of_main_or_trains_its_own(scene):
     longer = here.change(replace(small(set={"training.max_steps": 5000}), namespace="pr-12"))
     assert longer.action is Action.CREATE
     assert any("a preview does not lengthen run" in note for note in longer.notes)
+    longer = here.change(replace(small(set={"training.max_steps": 5000}), namespace="staging"))
+    assert any("namespace staging does not lengthen run" in note for note in longer.notes)
 
 
 def test_a_failed_run_is_no_result_to_reuse(scene):

@@ -43,6 +43,13 @@ def test_protection_survives_the_removal_of_the_file(scene):
     assert (change.action, change.reason) == (Action.BLOCKED, "protected")
 
 
+@pytest.mark.parametrize(("namespace", "action"), [("staging", Action.BLOCKED), ("pr-7", Action.RETIRE)])
+def test_what_is_protected_stays_in_every_namespace_but_that_of_a_pull_request(scene, namespace, action):
+    stack = replace(small(lifecycle={"protect": True}), namespace=namespace)
+    here = scene().applied(stack)
+    assert here.change(stack.without("experiment/words-grpo")).action is action
+
+
 def test_a_running_run_is_not_stopped_by_a_removed_file(scene):
     here = scene(runs=RunScript.stays_running(step=8)).applied(small())
     left = small().without("experiment/words-grpo")

@@ -89,6 +89,14 @@ def test_the_limits_of_a_commit_are_those_of_its_own_arena_yaml(repo):
     assert steps(load(repo.root)) == 1000
 
 
+@pytest.mark.parametrize("namespace", ["main", "staging", "pr-7b", "pr-0", "my-pr-7", "pr-x", "pr-7-2"])
+def test_only_the_namespace_of_a_pull_request_is_cut_short(repo, namespace):
+    assert steps(load(repo.root, namespace="pr-7")) == 200
+    desired = load(repo.root, namespace=namespace)
+    assert steps(desired) == 1000
+    assert "preview-cut-short" not in [note.code for note in desired.notes]
+
+
 def test_a_preview_of_passes_over_the_rows_counts_steps(repo):
     repo.edit("manifests/grpo.yaml", "max_steps: 1_000", "num_epochs: 3\n  evo_steps: 500")
     training = experiment(load(repo.root, namespace="pr-1"))["training"]

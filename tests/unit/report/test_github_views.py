@@ -246,6 +246,8 @@ def test_a_preview_says_what_it_is_and_how_it_is_reached():
     assert "namespace `pr-7`" in body
     assert "deployment/w: answers as `pr-7--w`" in body
     assert github.comment(plan, PLACE).splitlines()[1].endswith("(preview) pr-7")
+    staging = plan.model_copy(update={"namespace": "staging"})
+    assert github.comment(staging, PLACE).splitlines()[1].endswith(", namespace staging")
     gone = plan_of(change("deployment/w", Action.DESTROY), change("experiment/words", Action.RETIRE))
     assert "2 resources of namespace" in notices.collected(gone, PLACE)
     assert notices.collected(gone, PLACE).startswith(notices.preview_key(PLACE))

@@ -88,8 +88,8 @@ def current_version(session: Session, row: ResourceRow) -> VersionRow:
 def _of_others(session: Session, row: ResourceRow, pair: RunPair) -> bool:
     """Whether the run trains what this resource may use and not change.
 
-    That is what another stack has, and to a preview whatever is outside it; `main` may lengthen what its own
-    previews have begun.
+    That is what another stack has, and to a namespace whatever is outside it; `main` may lengthen what the
+    others of its stack have begun.
     """
     for user in runs.users(session, pair.run.id):
         own = row.namespace in {user.namespace, MAIN}
