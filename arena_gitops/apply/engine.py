@@ -25,6 +25,7 @@ from arena_gitops.errors import (
     LeaseLostError,
     PartialApplyError,
     PlatformUnreachableError,
+    StaleError,
 )
 from arena_gitops.plan.adoption import with_imports
 from arena_gitops.plan.model import Action, Change, Plan, order
@@ -110,6 +111,8 @@ class _Work:
     steps: list[StepResult] = field(default_factory=list)
     gone: PlatformUnreachableError | None = None
     stopped: bool = False
+    stale: bool = False
+    """whether something was no longer as planned when its turn came"""
 
     def done(self, todo: list[Change]) -> Applied:
         """Every level in turn; what came of it, or the error that says how far it got."""
@@ -132,6 +135,9 @@ class _Work:
         if self.gone is not None and made == 0:
             raise self.gone
         applied = Applied(tuple(self.steps))
+        if self.stale:
+            message = f"{made} of {count} changes were made, others are not as planned any more; plan again"
+            raise StaleError("\n".join([message, *_table(self.steps)]))
         if self.failed:
             message = f"{made} of {count} changes were made, {len(self.failed)} failed a check; mend them and {GO_ON}"
             raise CheckFailedError("\n".join([message, *_table(self.steps)]))
@@ -174,6 +180,7 @@ class _Work:
             )
         except ArenaError as error:
             journal.end(seq, "failed", message=str(error))
+            self.stale = self.stale or isinstance(error, StaleError)
             if isinstance(error, LeaseLostError) and self.engine.grip is not None:
                 self.engine.grip.lose()
             return replace(result, outcome="failed", message=str(error))
@@ -195,6 +202,7 @@ class _Work:
             provenance=resource.provenance,
             rerun=int(resource.spec.get("rerun") or 0),
             adopt=change.action is Action.IMPORT,
+            choice=change.preconditions.choice,
         )
         key = change.idempotency_key or ""
         return platform.put(change.at, body, etag=etag, idempotency_key=key, fence=fence)

@@ -170,13 +170,13 @@ def _unsettled(document: ResourceDocument, observed: ObservedState) -> str | Non
     now = f"{status.state}: {status.message}".rstrip(": ")
     if status.state in {"loading", "probing"}:
         return now
+    if (choice := status.choice) is not None and choice.applied and choice.digest != status.digest:
+        return now if status.state in {"serving", "pending"} and status.hold is None else None
     followed = observed.resources.get(Address("experiment", _experiment(document)))
     run = followed.run if followed else None
     if run is None or run.state in {RunState.STOPPED, RunState.FAILED}:
         return None  # nothing will come to be promoted
     checkpoint = str(document.spec.get("checkpoint", "best"))
-    if (choice := status.choice) is not None and choice.applied and choice.digest != status.digest:
-        return now if status.state in {"serving", "pending"} and status.hold is None else None
     if checkpoint.startswith("@") or status.state in {"held", "undeployed"}:
         return None  # people decide what happens next
     return _behind(status, run, checkpoint) if status.state == "serving" else now

@@ -22,19 +22,28 @@ from arena_gitops.report.github import (
     message_of,
     where,
 )
-from arena_gitops.report.marker import Marker, signatures
+from arena_gitops.report.marker import Marker, State, signatures
 from arena_gitops.report.untrusted import clipped, escaped, plain
 from arena_gitops.spec.resource import served_as
 
 
 def applied(body: str, run_url: str) -> str:
     """The comment of a plan, once it has been made so."""
+    return _ended(body, "applied", f"**Applied.** {where(Place('', run_url=run_url))}")
+
+
+def superseded(body: str, plan_id: str, run_url: str) -> str:
+    """The comment of a plan in whose place another one was applied, which somebody approved by its id."""
+    instead = f"Applied instead, by a second approval: `{plain(plan_id)}`."
+    return _ended(body, "superseded", f"**Superseded.** {instead} {where(Place('', run_url=run_url))}")
+
+
+def _ended(body: str, state: State, told: str) -> str:
     marker = Marker.find(body)
-    if marker is None or marker.state == "applied":
+    if marker is None or marker.state != "open":
         return body
     rest = body.replace("\r\n", "\n").partition("\n")[2].rstrip()
-    done = marker.model_copy(update={"state": "applied"})
-    return f"{done.render()}\n{rest}\n\n**Applied.** {where(Place('', run_url=run_url))}\n"
+    return f"{marker.model_copy(update={'state': state}).render()}\n{rest}\n\n{told}\n"
 
 
 def differences(approved: Marker, plan: Plan) -> Iterable[str]:
@@ -79,6 +88,13 @@ def accepted(approved: Marker, plan: Plan, place: Place, accepts: str, *, budget
     """The comment after a merge whose plan had changed by then and was applied all the same."""
     title = f"⚠️ Applied to {escaped(place.target)}, although the plan has changed since it was approved"
     foot = f"The apply workflow says `--accept-plan-change {accepts}`. {where(place)}"
+    return _changed((title, foot), approved, plan, place, budget)
+
+
+def reapproved(approved: Marker, plan: Plan, place: Place, *, budget: int = COMMENT_BYTES) -> str:
+    """The comment after a second approval: what was applied is not what the pull request shows."""
+    title = f"✅ Applied to {escaped(place.target)} by a second approval"
+    foot = f"Somebody ran the apply workflow by hand with the id of this plan. {where(place)}"
     return _changed((title, foot), approved, plan, place, budget)
 
 

@@ -243,6 +243,8 @@ class PutResource(Frozen):
     rerun: int = 0
     adopt: bool = False
     """take over what commands have made under this name: its run and versions stay as they are, nothing is started"""
+    choice: Digest | None = None
+    """of the checkpoint that a person's alias must still name; where it names another one by now, nothing is done"""
 
 
 class ExperimentSpec(Frozen):

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -85,6 +86,8 @@ class Repo:
     cancel_at: str = ""
     """a job that prints this is cancelled"""
     cancelled: float = 0.0
+    meanwhile: tuple[str, Callable[[], object]] | None = None
+    """what happens elsewhere once a job has printed this"""
     name: str = "word-problems"
     """of the stack and of what is in it"""
     base: str = ""
@@ -172,6 +175,9 @@ class Repo:
                 if self.cancel_at and self.cancel_at in line:
                     self.cancelled = time.monotonic()
                     process.send_signal(signal.SIGTERM)
+                if self.meanwhile is not None and self.meanwhile[0] in line:
+                    self.meanwhile, happens = None, self.meanwhile[1]
+                    happens()
         return process.returncode, "".join(told)
 
     def arena(self, *args: str) -> str:

@@ -15,20 +15,17 @@ from arena_gitops import app
 from arena_gitops.apply.wait import Patience, Until
 from arena_gitops.cli import options
 from arena_gitops.cli.ci.actions import Actions
-from arena_gitops.cli.ci.approval import Accept, Approval
+from arena_gitops.cli.ci.approval import Accept
 from arena_gitops.cli.ci.carrying import Pace, apply_planned
 from arena_gitops.cli.ci.plan import place_of
-from arena_gitops.cli.ci.sticky import open_github, upsert
+from arena_gitops.cli.ci.telling import Teller
 from arena_gitops.cli.duration import Duration
 from arena_gitops.cli.session import Session
 from arena_gitops.cli.stack import Repository
 from arena_gitops.cli.target import connect
-from arena_gitops.errors import ArenaError, UsageError
+from arena_gitops.errors import StaleError, UsageError
 from arena_gitops.plan.model import Plan
 from arena_gitops.report import github as report_github
-from arena_gitops.report import notices
-from arena_gitops.report.commands import Annotation
-from arena_gitops.report.github import Place
 
 
 @click.command()
@@ -85,52 +82,32 @@ def apply(
     platform = session.using(
         connect(choice, os.environ, create=True, say=session.say, book=repository.desired.resources)
     )
-    planned = app.plan(app.World(platform), repository.desired, target=choice.name)
+
+    def look() -> Plan:
+        return app.plan(app.World(platform), repository.desired, target=choice.name)
+
+    planned = look()
     place = place_of(actions, repository.root, choice.name).place
     actions.output(plan_id=planned.plan_id)
-    approval, notice = None, None
+    teller: Teller | None
     if expect_approved_plan:
-        approval = Approval.find(open_github(session, actions), actions, place)
-        notice = _approved(actions, approval, planned, place, Accept(accept or Accept.NOTHING))
-    elif planned.has_changes:
-        app.require_same(planned, str(expect_plan))
-    if planned.has_changes:
-        pace = Pace(Patience(Until(until), timeout), lock_timeout, parallelism)
-        apply_planned(session, actions, repository, choice, planned, pace=pace)
+        teller = Teller.of_approved(session, actions, place)
+        notice = teller.require_approved(planned, Accept(accept or Accept.NOTHING))
     else:
-        click.echo("Nothing is left to do.")
-    actions.summarise(f"{report_github.summary(planned, place)}\n**Applied.**\n")
-    if approval is not None:
-        _say_applied(actions, approval, place, notice)
-
-
-def _approved(
-    actions: Actions, approval: Approval, planned: Plan, place: Place, accept: Accept
-) -> str | None:
-    """A notice to write once a plan that differs was applied; raises StaleError where that is not accepted."""
-    if approval.covers(planned):
-        return None
-    marker = approval.marker
-    for line in notices.differences(marker, planned):
-        click.echo(line)
-    if approval.may_change_to(planned, accept):
-        return notices.accepted(marker, planned, place, accept)
-    body, key = notices.mismatch(marker, planned, place), notices.mismatch_key(place)
-    actions.summarise(body)
-    upsert(approval.github, approval.number, body, lambda old: old.startswith(key))
-    app.require_same(planned, str(marker.plan_id))
-    return None
-
-
-def _say_applied(actions: Actions, approval: Approval, place: Place, notice: str | None) -> None:
-    """What is done is done: a comment that cannot be written is a warning, not a failed apply."""
-    body = notices.applied(approval.comment.body or "", actions.run_url)
-    key = notices.mismatch_key(place)
+        teller = Teller.if_any(session, actions, place)
+        notice = teller.by_hand(planned) if teller else None
+    pace = Pace(Patience(Until(until), timeout), lock_timeout, parallelism)
     try:
-        if notice is not None:
-            upsert(approval.github, approval.number, notice, lambda old: old.startswith(key))
-        if body != approval.comment.body:
-            approval.github.edit(approval.comment.id, body)
-    except ArenaError as error:
-        message = f"applied, but the pull request could not be told: {error}"
-        actions.annotate([Annotation("warning", "comment", message).render()])
+        if expect_plan and planned.has_changes:
+            app.require_same(planned, expect_plan)
+        if planned.has_changes:
+            apply_planned(session, actions, repository, choice, planned, pace=pace)
+        else:
+            click.echo("Nothing is left to do.")
+    except StaleError:
+        if teller is not None:
+            teller.moved(look())
+        raise
+    actions.summarise(f"{report_github.summary(planned, place)}\n**Applied.**\n")
+    if teller is not None:
+        teller.applied(planned, notice, by_hand=not expect_approved_plan)

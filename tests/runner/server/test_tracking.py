@@ -9,6 +9,7 @@ import pytest
 from mlflow_inside import mlflow_inside
 
 from arena_gitops.app import Consent, World, apply, plan, wait
+from arena_gitops.apply.events import StepStarted
 from arena_gitops.apply.wait import Patience, Until
 from arena_gitops.errors import StaleError
 from arena_gitops.platforms.http import HttpPlatform
@@ -166,6 +167,13 @@ def test_a_plan_shows_a_moved_alias_and_only_an_apply_moves_its_traffic(tracked,
     mlflow.set_registered_model_alias("exp", "candidate", versions["step_24/m1"])
     with pytest.raises(StaleError, match="points elsewhere by now"):
         apply(world, stale, desired, Consent.APPROVED)
+
+    point_to = lambda name: mlflow.set_registered_model_alias("exp", "candidate", versions[name])  # noqa: E731
+    late = lambda event: point_to("step_24/m0") if isinstance(event, StepStarted) else None  # noqa: E731
+    with pytest.raises(StaleError, match="0 of 1 changes were made[^$]*points to version"):
+        apply(World(platform, listener=late), planned(), desired, Consent.APPROVED)
+    assert (look()["revision"], look()["checkpoint"]) == (1, "step_16/m1")
+    point_to("step_24/m1")
     now = planned()
     apply(world, now, desired, Consent.APPROVED)
     wait(world, now, Patience(Until.COMPLETE, timeout_s=60))

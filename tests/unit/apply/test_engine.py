@@ -139,6 +139,15 @@ def test_a_failure_skips_what_depends_on_it_and_nothing_else(scene):
     assert "4 of 7" in str(failure.value)
 
 
+def test_what_is_no_longer_as_planned_when_its_turn_comes_makes_the_apply_a_stale_one(scene):
+    """Stale outranks partial: what was approved is not what there is."""
+    here = scene({"deployment/words": StaleError("the alias points elsewhere")})
+    with pytest.raises(StaleError, match="4 of 5 changes were made") as failure:
+        here.apply(small())
+    assert failure.value.exit_code == 4
+    assert "failed   deployment/words" in str(failure.value)
+
+
 def test_the_same_command_goes_on_after_a_failure(scene):
     here = scene({"experiment/words-grpo": PlatformError("disk full")})
     with pytest.raises(PartialApplyError):

@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import AliasChoice, DeploymentSpec, Owner
+from arena_runner.server.refusals import stale
 from arena_runner.server.registry import ask_alias, model_name
 from arena_runner.server.services import audit
 from arena_runner.server.store.tables import (
@@ -96,9 +98,7 @@ def _choice(world: World, owner: Owner, name: str, spec: DeploymentSpec, pin: Pi
     with world.store.read() as session:
         state = session.get(DeploymentStateRow, (owner.namespace, name))
         run = session.get_one(RunRow, pin.run_id)
-        query = select(CheckpointRow.digest).where(CheckpointRow.run_id == pin.run_id)
-        query = query.where(CheckpointRow.step == pin.step, CheckpointRow.member == pin.member)
-        digest = session.scalar(query)
+        digest = _digest_of(session, pin)
         chosen = audit.latest(session, model_name(owner.namespace, experiment), alias)
     known = chosen is not None and chosen.new == pin.version
     return AliasChoice(
@@ -113,6 +113,19 @@ def _choice(world: World, owner: Owner, name: str, spec: DeploymentSpec, pin: Pi
         digest=digest,
         applied=state is not None and state.pin is not None and Pin(**state.pin).place == pin.place,
     )
+
+
+def require_choice(session: Session, address: Address, pin: Pin | None, approved: str) -> None:
+    """Refuse to promote another checkpoint than the one that was seen: aliases move at any time."""
+    if pin is None or pin.missing:
+        raise stale(f"{address} would follow {approved[:15]}…, but {pin.missing if pin else 'no alias'}")
+    if _digest_of(session, pin) != approved:
+        raise stale(f"the alias that {address} follows points to version {pin.version} by now")
+
+
+def _digest_of(session: Session, pin: Pin) -> str | None:
+    query = select(CheckpointRow.digest).where(CheckpointRow.run_id == pin.run_id)
+    return session.scalar(query.where(CheckpointRow.step == pin.step, CheckpointRow.member == pin.member))
 
 
 def settle(session: Session, world: World, row: ResourceRow, pin: Pin | None, *, changed: bool) -> None:

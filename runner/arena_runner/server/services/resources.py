@@ -54,6 +54,8 @@ def put(world: World, request: Put) -> ResourceDocument:
         leases.guard(session, world, request.body.owner, request.fence)
         if (answer := _known_answer(session, request)) is not None:
             return answer
+        if request.body.choice is not None:
+            deployments.require_choice(session, request.address, alias, request.body.choice)
         row, moved = _write(session, world, request)
         if isinstance(spec, ExperimentSpec) and request.body.adopt:
             experiments.record(session, row, spec)
