@@ -26,37 +26,25 @@ from ruamel.yaml import YAML
 __all__ = ["Done", "Repo", "connected", "github_api", "planned", "repo", "served", "tracked"]
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "infra-repo"
-NO_MLFLOW = "http://127.0.0.1:9"
 _NUMBERS = count(1)
 IDLE_WORKER = [sys.executable, "-c", "import signal; signal.pause()"]
+PULLED = "pulled"
+"""A tier whose workers come by themselves: nobody, or a test."""
+TIERS = f"""\
+tiers:
+  - {{id: local, num_cpus: 2, ram_gb: 8, credits_per_node_hour: 0}}
+  - {{id: {PULLED}, executor: pull, gpu_type: A100, num_gpus: 1, num_cpus: 8, ram_gb: 64, credits_per_node_hour: 2.41}}
+"""
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """Address and token of a real server that trains nothing; tests share it, each under names of its own."""
-    home = tmp_path_factory.mktemp("home")
-    (home / "settings.yaml").write_text(json.dumps({"worker": {"command": IDLE_WORKER}}))
-    command = [
-        sys.executable,
-        "-m",
-        "arena_runner.cli",
-        "server",
-        "--home",
-        str(home),
-        "--mlflow-uri",
-        NO_MLFLOW,
-    ]
-    with (home / "server.log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    deadline = time.monotonic() + 60
-    while not (home / "server.json").exists():
-        assert process.poll() is None, (home / "server.log").read_text()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    note = json.loads((home / "server.json").read_text())
-    yield f"http://127.0.0.1:{note['port']}", note["token"]
-    process.send_signal(signal.SIGTERM)
-    process.wait(30)
+    """A real server that trains nothing; tests share it, each under names of its own."""
+    home = tmp_path_factory.mktemp("served") / "home"
+    home.mkdir()
+    (home / "tiers.yaml").write_text(TIERS)
+    with real_server(home, worker={"command": IDLE_WORKER, "lease_s": 3600}) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +222,7 @@ def repo(tmp_path, github_api):
 
 @pytest.fixture
 def connected(repo, served):
-    return repo.connect(*served)
+    return repo.connect(served.url, served.token)
 
 
 def planned(repo: Repo, number: int) -> Done:
