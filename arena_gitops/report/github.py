@@ -7,7 +7,6 @@ summary line, what is destroyed, interrupted or blocked, the costs and the plan'
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,25 +14,33 @@ from arena_gitops.errors import Diagnostic
 from arena_gitops.plan.model import Action, Change, CheckOutcome, CheckStatus, Plan
 from arena_gitops.report import diffs, text, words
 from arena_gitops.report.marker import Marker, fitting, signatures
+from arena_gitops.report.rows import (
+    ALIKE,
+    LONGEST_MESSAGE,
+    PER_LINE,
+    STOPS,
+    TABLE,
+    URL,
+    batched,
+    counted,
+    linked,
+    message_of,
+    overview,
+    rows,
+)
 from arena_gitops.report.untrusted import clipped, escaped, fenced, plain
 from arena_gitops.spec.resource import MAIN, is_preview
 
 COMMENT_BYTES = 60_000
 SUMMARY_BYTES = 900 * 1024
-LONGEST_MESSAGE = 400
-"""Characters of one message; the plan document has all of them."""
 ALARM_BYTES = 20_000
 """Room for what must not be overlooked; a plan that undeploys thousands names as many as fit."""
-ALIKE = 6
-"""From so many on, resources of which the same is said share a line."""
-PER_LINE = 60
-ROWS_IN_SIGHT = 30
-STOPS = "**stops a running run** of"
+IN_SIGHT = 30
+"""Resources in a table that is not folded; of more there is an overview."""
+PER_HEADING = 4
 UNVERIFIED = "> [!NOTE]\n> Made by the job of a fork, which can say what it likes. Read the change itself; this approves nothing."
 NOTE_BYTES = 80
 """Kept free per section for the line that says how much is missing."""
-
-_URL = re.compile(r"https?://[A-Za-z0-9.:/_-]+(?:#[A-Za-z0-9./_-]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,22 +178,19 @@ def brief(plan: Plan) -> str:
 def alarms(plan: Plan) -> Iterator[str]:
     """What a reviewer must not overlook, whatever else is lost."""
     lines = [f"**fails** {escaped(check.name)}: {message_of(check.message)}" for check in _failing(plan)]
-    alike: dict[str, list[str]] = {}
+    alike: dict[tuple[str, str], list[Change]] = {}
     for change in plan.changes:
         if change.action is Action.BLOCKED:
             lines.append(f"**blocked** {escaped(change.address)}: {message_of(change.message)}")
-        elif change.interrupts and change.action.acts:
-            ends = (
-                f"**{words.verb(change)}s, and stops the running run of**" if change.action.removes else STOPS
-            )
-            alike.setdefault(ends, []).append(escaped(change.address))
-        elif change.action.removes:
-            alike.setdefault(f"**{words.verb(change)}s**", []).append(escaped(change.address))
-    for what, addresses in sorted(alike.items(), key=lambda pair: "stops" not in pair[0]):
-        if len(addresses) < ALIKE:
-            lines += [f"{what} {address}" for address in addresses]
-        else:
-            lines += [f"{what} {len(some)}: {', '.join(some)}" for some in _batched(addresses, PER_LINE)]
+        elif (ends := _ends(change)) is not None:
+            alike.setdefault((ends, change.at.kind), []).append(change)
+    for (what, kind), found in sorted(alike.items(), key=lambda pair: "stops" not in pair[0][0]):
+        if len(found) < ALIKE:
+            lines += [f"{what} {escaped(change.address)}" for change in found]
+            continue
+        for some in batched(found, PER_LINE):
+            names = ", ".join(escaped(change.at.name) for change in some)
+            lines.append(f"{what} {counted(len(some), kind)}: {names}")
     if not lines:
         return
     yield "> [!CAUTION]"
@@ -200,9 +204,12 @@ def alarms(plan: Plan) -> Iterator[str]:
     yield ""
 
 
-def _batched(items: Sequence[str], most: int) -> Iterator[Sequence[str]]:
-    """In parts of at most so many."""
-    return (items[start : start + most] for start in range(0, len(items), most))
+def _ends(change: Change) -> str | None:
+    """What a change puts an end to; None where everything goes on."""
+    if change.interrupts and change.action.acts:
+        removes = change.action.removes
+        return f"**{words.verb(change)}s, and stops the running run of**" if removes else f"{STOPS} of"
+    return f"**{words.verb(change)}s**" if change.action.removes else None
 
 
 def _failing(plan: Plan) -> list[CheckOutcome]:
@@ -214,24 +221,21 @@ def _sections(plan: Plan) -> Iterator[Section]:
     elsewhere = {Action.NOOP, Action.PENDING}
     told = [change for change in plan.changes if change.action not in elsewhere]
     told.sort(key=lambda change: -change.severity)
-    if told:
-        table = "| | resource | action | why | cost |\n|---|---|---|---|---|\n"
-        rows = list(_rows(told))
-        if len(rows) <= ROWS_IN_SIGHT:
-            yield Section(4, rows, before=table, title="Resources")
-        else:
-            before = f"<details><summary>{len(told)} resources</summary>\n\n{table}"
-            yield Section(4, rows, before=before, after="\n\n</details>", title="Resources")
+    if 0 < len(told) <= IN_SIGHT:
+        yield Section(4, list(rows(told)), before=TABLE, title="Resources")
+    elif told:
+        yield Section(6, list(overview(told)), before=TABLE, title="Overview")
+        before = f"<details><summary>{len(told)} resources</summary>\n\n{TABLE}"
+        yield Section(4, list(rows(told)), before=before, after="\n\n</details>", title="Resources")
     if waiting := [change for change in plan.changes if change.action is Action.PENDING]:
-        lines = [f"> - {_linked(c)}: {message_of(c.message)}" for c in waiting]
+        lines = [f"> - {linked(c)}: {message_of(c.message)}" for c in waiting]
         before = "> [!IMPORTANT]\n> **Waiting for somebody's choice**, which no merge makes:\n"
         yield Section(5, lines, before=before, title="Waiting")
     remarks = list(_remarks(plan))
     if remarks:
         yield Section(3, remarks, title="Remarks")
-    fields = [block for change in told if (block := _fields(change))]
-    if fields:
-        yield _folded(2, "Fields", fields, gap="\n")
+    if details := list(_details(told)):
+        yield _folded(2, "Details", details, gap="\n")
     code = [block for change in told if (block := _code(change))]
     if code:
         yield _folded(1, "Code", code, language="diff")
@@ -247,31 +251,6 @@ def _folded(rank: int, title: str, items: Sequence[str], *, language: str = "tex
     return Section(rank, spaced, before, "\n\n</details>", title=title, fence=language)
 
 
-def _rows(changes: Iterable[Change]) -> Iterator[str]:
-    """A row per change, and one for many of which the same is to be said."""
-    alike: dict[tuple[str, str, str, str], list[str]] = {}
-    for change in changes:
-        why = message_of(change.message)
-        if change.interrupts and change.action.acts:
-            why = f"**stops a running run**; {why}"
-        cost = message_of(words.cost_line(change))
-        said = (words.MARKS[change.action], words.verb(change), why, f"{cost} each" if cost else "")
-        alike.setdefault(said, []).append(_linked(change))
-    for (mark, verb, why, cost), addresses in alike.items():
-        if len(addresses) < ALIKE:
-            one = cost.removesuffix(" each")
-            yield from (f"| `{mark}` | {address} | {verb} | {why} | {one} |" for address in addresses)
-        else:
-            for some in _batched(addresses, PER_LINE):
-                yield f"| `{mark}` | **{len(some)}:** {', '.join(some)} | {verb} | {why} | {cost} |"
-
-
-def _linked(change: Change) -> str:
-    """The address, as a link to its run in MLflow where there is one."""
-    url = change.mlflow_url or ""
-    return f"[{escaped(change.address)}]({url})" if _URL.fullmatch(url) else escaped(change.address)
-
-
 def _remarks(plan: Plan) -> Iterator[str]:
     for check in plan.checks:
         if check.status is CheckStatus.WARN:
@@ -282,18 +261,25 @@ def _remarks(plan: Plan) -> Iterator[str]:
         yield f"- {escaped(remark.severity)}: {place}{message_of(remark.message)}{hint}"
 
 
-def _fields(change: Change) -> str:
-    """A heading and one line per field or note; empty when there is nothing to add to the table."""
-    lines = [
-        f"  {plain(field.path)}  {plain(words.transition(field))}  {field.cls.value}"
-        + (f"  {plain(str(field.range))}" if field.range else "")
-        for field in words.told(change)
-    ]
-    lines += [f"  {line}" for line, _ in (*diffs.scores(change), *diffs.data(change))]
+def _details(changes: Iterable[Change]) -> Iterator[str]:
+    """Fields and notes below a heading; what is the same of several is said once."""
+    alike: dict[str, list[str]] = {}
+    for change in changes:
+        if lines := "\n".join(_told(change)):
+            alike.setdefault(lines, []).append(plain(change.address))
+    for lines, addresses in alike.items():
+        yield "\n".join([",\n".join(", ".join(some) for some in batched(addresses, PER_HEADING)), lines])
+
+
+def _told(change: Change) -> Iterator[str]:
+    """One line per field or note; none when there is nothing to add to the table."""
+    for field in words.told(change):
+        place = f"  {plain(str(field.range))}" if field.range else ""
+        yield f"  {plain(field.path)}  {plain(words.transition(field))}  {field.cls.value}{place}"
+    yield from (f"  {line}" for line, _ in (*diffs.scores(change), *diffs.data(change)))
     if fit := words.fit_line(change):
-        lines.append(f"  memory: {plain(fit)}")
-    lines += [f"  {plain(clipped(note, LONGEST_MESSAGE))}" for note in change.notes]
-    return "\n".join([plain(change.address), *lines]) if lines else ""
+        yield f"  memory: {plain(fit)}"
+    yield from (f"  {plain(clipped(note, LONGEST_MESSAGE))}" for note in change.notes)
 
 
 def _code(change: Change) -> str:
@@ -312,9 +298,4 @@ def _foot(plan: Plan, place: Place) -> str:
 
 def where(place: Place) -> str:
     """Where more can be read."""
-    return f"[job summary]({place.run_url})" if _URL.fullmatch(place.run_url) else "See the job summary."
-
-
-def message_of(raw: str) -> str:
-    """A stranger's words, as text and not too long."""
-    return escaped(clipped(raw, LONGEST_MESSAGE))
+    return f"[job summary]({place.run_url})" if URL.fullmatch(place.run_url) else "See the job summary."

@@ -12,17 +12,16 @@ from arena_gitops.plan.model import Action, Change, Plan
 from arena_gitops.report import words
 from arena_gitops.report.github import (
     COMMENT_BYTES,
-    LONGEST_MESSAGE,
     NOTE_BYTES,
     Place,
     Section,
     alarms,
     brief,
     marker_of,
-    message_of,
     where,
 )
 from arena_gitops.report.marker import Marker, State, signatures
+from arena_gitops.report.rows import LONGEST_MESSAGE, message_of
 from arena_gitops.report.untrusted import clipped, escaped, plain
 from arena_gitops.spec.resource import served_as
 

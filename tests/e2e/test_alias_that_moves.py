@@ -76,12 +76,16 @@ def test_an_alias_moved_between_merge_and_apply_is_not_what_was_approved(repo, a
     assert (choice(repo)["version"], choice(repo)["applied"]) == ("2", True)
 
 
-def test_an_alias_moved_while_the_apply_is_under_way_is_not_what_was_approved(repo, approved, tracked, github_api):
+def test_an_alias_moved_while_the_apply_is_under_way_is_not_what_was_approved(
+    repo, approved, tracked, github_api
+):
     """The apply has compared its plan already and waits for its turn; the alias moves just then."""
     shown, choose = approved
     platform = HttpPlatform(tracked.url, tracked.token)
     owner = Owner(stack=repo.name)
-    lease = platform.take_lease(LeaseRequest(owner=owner, holder="another apply", operation="apply", ttl_s=200))
+    lease = platform.take_lease(
+        LeaseRequest(owner=owner, holder="another apply", operation="apply", ttl_s=200)
+    )
 
     def moves():
         choose("2")

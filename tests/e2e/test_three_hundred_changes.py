@@ -82,8 +82,11 @@ def test_three_hundred_changes_fit_and_nothing_that_matters_is_lost(connected, s
     assert "Cost: up to 723 credits" in body
     alarm = body.partition("[!CAUTION]")[2].partition("\n\n")[0]
     assert f"undeploys** deployment/{repo.name}" in alarm
-    assert "stops a running run** of 12:" in alarm
-    assert all(f"experiment/{name}" in alarm for name in RUNNING)
+    assert "stops a running run** of 12 experiments:" in alarm
+    assert all(name in alarm for name in RUNNING)
+    sight = body.partition("<details>")[0]
+    assert "**288 experiments:**" in sight
+    assert "up to 694.08 credits" in sight
     assert body.count("<details>") == body.count("</details>")
     assert len(re.findall(r"^`{3,}", body, re.MULTILINE)) % 2 == 0
-    assert all(f"experiment/{name}" in swept.summary for name in (*RUNNING, *MORE))
+    assert all(name in swept.summary for name in (*RUNNING, *MORE))

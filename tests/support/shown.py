@@ -21,7 +21,7 @@ PLACE = github.Place("prod", "infra", "c0ffee" * 6, "beef" * 10, "https://github
 SPECIAL = "@#|`<>!-[](){}*_~\\&$:%,\r\n\t\u202e\u200b\x1b ab1/'\"="
 HOSTILE = st.text(SPECIAL, max_size=40) | st.text(max_size=40)
 OUR_HTML = re.compile(
-    r"<!-- arena:plan v1 [^\n]* -->|<details><summary>(?:(?:Fields|Code|Unchanged) \(\d+\)|\d+ resources)</summary>|</details>|</?sub>"
+    r"<!-- arena:plan v1 [^\n]* -->|<details><summary>(?:(?:Details|Code|Unchanged) \(\d+\)|\d+ resources)</summary>|</details>|</?sub>"
 )
 
 
@@ -69,10 +69,10 @@ def many(count):
         change(
             address,
             Action.NEW_VERSION,
-            message="m" * 390,
-            fields=tuple(field(f"set.key_{k}") for k in range(9)),
+            message=f"{n} {'m' * 385}",
+            fields=tuple(field(f"set.key_{k}", old=n) for k in range(9)),
         )
-        for address in addresses
+        for n, address in enumerate(addresses)
     ]
     told += [
         change("deployment/old", Action.DESTROY),

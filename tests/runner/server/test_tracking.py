@@ -170,7 +170,7 @@ def test_a_plan_shows_a_moved_alias_and_only_an_apply_moves_its_traffic(tracked,
 
     point_to = lambda name: mlflow.set_registered_model_alias("exp", "candidate", versions[name])  # noqa: E731
     late = lambda event: point_to("step_24/m0") if isinstance(event, StepStarted) else None  # noqa: E731
-    with pytest.raises(StaleError, match="0 of 1 changes were made[^$]*points to version"):
+    with pytest.raises(StaleError, match=r"0 of 1 changes were made[^$]*points to version"):
         apply(World(platform, listener=late), planned(), desired, Consent.APPROVED)
     assert (look()["revision"], look()["checkpoint"]) == (1, "step_16/m1")
     point_to("step_24/m1")

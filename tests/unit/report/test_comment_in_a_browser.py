@@ -16,13 +16,13 @@ WIDTH = 900
 STYLE = "body{font:14px sans-serif;width:860px}td,th{padding:6px 13px}pre{overflow:auto}"
 
 
-def plan_of(count):
+def plan_of(count, *, alike=False):
     changes = [
         Change(
             address=f"experiment/sweep-over-learning-rates-{n:03}",
             action=Action.NEW_VERSION,
             reason="semantic_change",
-            message=f"algorithm.lr 1e-05 → {n}e-05 is semantic",
+            message="algorithm.lr is semantic" if alike else f"algorithm.lr 1e-05 → {n}e-05 is semantic",
             severity=7,
             interrupts=n == count - 1,
             cost=Cost(rate=4.82, max=28.9, basis="max_runtime 6h"),
@@ -37,11 +37,12 @@ def plan_of(count):
 
 def test_it_fits_and_begins_with_what_matters(tmp_path):
     with chromium_page(viewport={"width": WIDTH, "height": 700}) as page:
-        for count in (1, 12, 300):
-            body = github.comment(plan_of(count), Place("prod", run_url="https://github.example/run/1"))
+        for count, alike in ((1, False), (12, False), (12, True), (300, False), (300, True)):
+            plan = plan_of(count, alike=alike)
+            body = github.comment(plan, Place("prod", run_url="https://github.example/run/1"))
             html = MarkdownIt("commonmark", {"html": True}).enable("table").render(body)
             page.set_content(f"<meta charset=utf8><style>{STYLE}</style>{html}")
-            page.screenshot(path=tmp_path / f"{count}.png", full_page=True)
+            page.screenshot(path=tmp_path / f"{count}-{alike}.png", full_page=True)
             assert page.evaluate("document.documentElement.scrollWidth") <= WIDTH
             assert page.evaluate("document.documentElement.scrollHeight") <= 1_000, count
             top = page.locator("blockquote").bounding_box()

@@ -258,12 +258,26 @@ def test_many_of_which_the_same_is_to_be_said_share_a_row_and_none_is_left_out()
     alike = [change(name, Action.NEW_VERSION, message="lr", cost=Cost(max=2.0, basis="1h")) for name in names]
     gone = [change(f"experiment/old-{n}", Action.RETIRE) for n in range(8)]
     body = github.comment(plan_of(*alike, *gone, change("deployment/w", Action.DESTROY)), PLACE)
-    rows = [line for line in body.splitlines() if line.startswith("| `")]
-    assert [row.split("|")[2].split(":**")[0] for row in rows if "lr" in row] == [" **60", " **60", " **30"]
-    assert all("up to 2 credits (1h) each" in row for row in rows if "lr" in row)
-    assert [name for name in names if name not in "".join(rows)] == []
-    assert "> - **retires** 8: experiment/old-0, experiment/old-1," in body
+    sight, _, folded = body.partition("<details><summary>159 resources</summary>")
+    rows = [line for line in folded.splitlines() if line.startswith("| `") and "lr" in line]
+    assert [row.split("|")[2].split(" experiments:**")[0] for row in rows] == [" **60", " **60", " **30"]
+    assert all("up to 2 credits (1h) each" in row for row in rows)
+    assert [name for name in names if name.partition("/")[2] not in "".join(rows)] == []
+    assert (
+        "| `±` | **150 experiments:** sweep-000, sweep-001, sweep-002 and 147 more | new version | lr | up to 300 credits |"
+        in sight
+    )
+    assert "> - **retires** 8 experiments: old-0, old-1," in body
     assert "> - **undeploys** deployment/w\n" in body
+
+
+def test_what_is_told_of_several_alike_is_told_once():
+    alike = [change(f"experiment/e{n}", message="lr", notes=("trains for hours",)) for n in range(5)]
+    body = github.comment(plan_of(*alike, change("experiment/other", notes=("trains for days",))), PLACE)
+    heading = "experiment/e0, experiment/e1, experiment/e2, experiment/e3,\nexperiment/e4\n  trains for hours"
+    assert heading in body
+    assert "\nexperiment/other\n  trains for days" in body
+    assert body.count("trains for hours") == 1
 
 
 def test_a_long_table_is_folded_and_code_is_a_diff():
