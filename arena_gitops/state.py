@@ -67,6 +67,8 @@ class Policy:
     max_nodes: int | None = None
     floating_dataset: Literal["allow", "warn", "forbid"] = "allow"
     """rows of the hub without a revision"""
+    floating_model: Literal["allow", "warn", "forbid"] = "allow"
+    """base models of the hub without a revision"""
     reward_network: Literal["allow", "warn", "forbid"] = "allow"
     """rewards whose code may reach other machines"""
     reward_secrets: tuple[str, ...] | None = None
@@ -152,6 +154,8 @@ class ObservedState:
     tiers: Mapping[str, Tier] = field(default_factory=lambda: MappingProxyType({}))
     algorithms: tuple[str, ...] | None = None
     """None when the platform could not say (offline, or it does not exist yet)"""
+    trainer: str | None = None
+    """version of the runner that trains there; None where nobody says"""
     max_steps: int | None = None
     spent_this_month: float | None = None
     """credits; None where the platform does not say"""

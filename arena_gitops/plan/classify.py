@@ -17,6 +17,7 @@ from arena_gitops.plan.matrix import Cause, outcome
 from arena_gitops.plan.model import FieldChange, Range
 from arena_gitops.plan.phase import Phase, phase_of
 from arena_gitops.spec.lifecycle import FieldClass, field_class, names_secrets
+from arena_gitops.spec.on_change import DISTINCT, stored_path
 from arena_gitops.spec.wire import ResourceDocument
 from arena_gitops.state import DesiredResource
 
@@ -24,6 +25,8 @@ TRAINED = "experiment"
 VERSIONED = frozenset({"dataset", "environment", "reward", "experiment"})
 """Kinds whose content has version numbers."""
 
+_QUEUEING = frozenset({"priority", "region"})
+"""Of placement: what a run that has begun is past."""
 _PLAIN: dict[FieldClass, Cause] = {
     FieldClass.IDENTITY: Cause.METADATA,
     FieldClass.METADATA: Cause.METADATA,
@@ -57,6 +60,8 @@ def classify(desired: DesiredResource, document: ResourceDocument, *, cap: int |
     fields: list[FieldChange] = []
     for difference in diff(document.spec, desired.spec):
         for leaf in leaves(difference):
+            if leaf.path[0] == DISTINCT:
+                continue  # told by the field whose value it repeats
             cause, field = judge.field(leaf)
             if cause is not Cause.NONE:
                 causes.append(cause)
@@ -102,12 +107,20 @@ class _Judge:
         return self.document.kind == TRAINED and self.desired.fingerprint.run != self.document.fingerprint.run
 
     @property
+    def escalated(self) -> frozenset[str]:
+        """Fields that `lifecycle.on_change` counts among what is trained."""
+        named = spec_at(self.desired.spec, "lifecycle.on_change") or {}
+        return frozenset(stored_path(path) for path in named)
+
+    @property
     def content_changed(self) -> bool:
         old, new = self.document.fingerprint, self.desired.fingerprint
         return new.run != old.run if self.document.kind == TRAINED else new.data != old.data
 
     def field(self, leaf: Difference) -> tuple[Cause, FieldChange]:
         cls = field_class(self.document.kind, leaf.dotted)
+        if leaf.dotted in self.escalated and self.trained_anew:
+            cls = FieldClass.SEMANTIC
         cause = self._cause(leaf, cls)
         if cls is FieldClass.SEMANTIC and cause is Cause.METADATA and self.document.kind in REWRITTEN:
             cls, cause = FieldClass.COSMETIC, Cause.COSMETIC
@@ -125,6 +138,8 @@ class _Judge:
         )
 
     def _cause(self, leaf: Difference, cls: FieldClass) -> Cause:
+        if leaf.dotted in _QUEUEING and cls is FieldClass.PLACEMENT:
+            return Cause.QUEUEING
         if plain := _PLAIN.get(cls):
             return plain
         if cls is FieldClass.RERUN:

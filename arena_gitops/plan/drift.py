@@ -49,7 +49,7 @@ def out_of_band(
     for change in changes:
         document = observed.resources.get(change.at)
         if change.action is Action.HELD:
-            yield DriftEntry(address=change.address, code=change.reason, message=change.message)
+            yield _held(change, desired)
         elif document is None or change.at not in desired.resources or not change.action.acts:
             continue
         elif document.provenance.commit == here.commit and not (here.dirty or document.provenance.dirty):
@@ -61,7 +61,7 @@ def _entries(planned: Plan, desired: DesiredState, observed: ObservedState) -> I
     for change in planned.changes:
         document = observed.resources.get(change.at)
         if change.action is Action.HELD:
-            yield DriftEntry(address=change.address, code=change.reason, message=change.message)
+            yield _held(change, desired)
         elif not change.action.acts and change.action is not Action.BLOCKED:
             continue
         elif document is None:
@@ -73,6 +73,14 @@ def _entries(planned: Plan, desired: DesiredState, observed: ObservedState) -> I
         else:
             message = f"{_what(change)}; {_applied(document, desired)}"
             yield DriftEntry(address=change.address, code="differs", message=message)
+
+
+def _held(change: Change, desired: DesiredState) -> DriftEntry:
+    """What waits for a person, and for whom."""
+    resource = desired.resources.get(change.at)
+    people = ", ".join(resource.spec.get("notify") or ()) if resource is not None else ""
+    message = f"{change.message}; tell {people}" if people else change.message
+    return DriftEntry(address=change.address, code=change.reason, message=message)
 
 
 def _what(change: Change) -> str:

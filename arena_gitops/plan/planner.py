@@ -35,6 +35,7 @@ USABLE = frozenset({"queued", "validating", "running", "completed"})
 """States in which an existing run stands for the same work; stopped and failed ones are not a result."""
 GOES_ON = frozenset({Action.RESUME, Action.MIGRATE})
 """Actions that let a run go on from where it is."""
+KEEP_OLD = "lifecycle.replace_policy: keep_old"
 MOVED = "moved"
 """The reason of both halves of a move."""
 HELD_NOTE = (
@@ -181,8 +182,13 @@ class Planner:
             reason = f"run_{phase.value}"
         block = limits.refused(resource.address, action, self.observed) or safety.resumable(action, document)
         block = block or self._untrainable(resource, action)
-        verdict = _Verdict(action, reason, message, finding, cell.interrupts and not others)
+        beside = action is Action.NEW_VERSION and _keeps_old(resource)
+        verdict = _Verdict(action, reason, message, finding, cell.interrupts and not others and not beside)
         change = self._finished(resource, document, verdict.unless(block))
+        if beside and cell.interrupts and not others and document.run is not None:
+            change = _with_note(
+                change, f"run {document.run.run_id} goes on beside it to its end ({KEEP_OLD})"
+            )
         return _with_note(change, sharing.note(others)) if others else change
 
     def _keeping(self, document: ResourceDocument) -> tuple[Address, ...]:
@@ -267,7 +273,8 @@ class Planner:
 
     def _notes(self, resource: DesiredResource, action: Action) -> tuple[str, ...]:
         if resource.address.kind == TRAINED and action is Action.HELD:
-            return (HELD_NOTE,)
+            told = ", ".join(resource.spec.get("notify") or ())
+            return (HELD_NOTE, f"tell {told}") if told else (HELD_NOTE,)
         if action is Action.STALE:
             ceiling = cost.cost_of(Action.NEW_VERSION, resource, self.observed.tiers, self.history)
             return (wording.again(self.stale[resource.address].because, ceiling),)
@@ -279,6 +286,8 @@ class Planner:
         notes = (*asked, *units.describe(resource.spec, self.observed.max_steps))
         if action in GOES_ON and notes:
             notes = (f"the whole run: {notes[0]}", *notes[1:])
+        if action not in GOES_ON and resource.spec.get("reuse") is False:
+            notes += ("reuse: false, so it is trained whatever there is of the same work",)
         known = self._known(resource)
         if action not in GOES_ON and known is not None:
             named = f"run {known.run_id}" if known.version else f"the run of {TRAINED}/{known.experiment}"
@@ -308,6 +317,11 @@ class Planner:
             return None
         oversize = safety.oversize(fit_of(resource, self.observed), self.allow)
         return safety.trainable(resource, self.observed) or oversize
+
+
+def _keeps_old(resource: DesiredResource) -> bool:
+    """Whether a run at work may come to its end beside a new version."""
+    return bool(spec_at(resource.spec, "lifecycle.replace_policy") == "keep_old")
 
 
 def _with_note(change: Change, note: str) -> Change:

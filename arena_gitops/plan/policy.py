@@ -54,9 +54,11 @@ def checks(
         *_nodes(policy, touched),
         *_owners(policy, touched),
         *_floating(policy, touched),
+        *_floating_models(policy, touched),
         *_networks(policy, touched),
         *_secrets(policy, touched),
         *_offered(observed, touched),
+        *_regions(observed, touched),
         *_fit(changes),
         *limits.checks(observed, touched),
     ]
@@ -167,6 +169,35 @@ def _floating(policy: Policy, touched: Iterable[DesiredResource]) -> Iterable[Ch
     message = f"no hf.revision: {', '.join(loose)}; write the commit of the rows" if loose else ""
     status = found if loose else CheckStatus.PASS
     yield CheckOutcome(name="policy.floating_dataset", status=status, message=message)
+
+
+def _floating_models(policy: Policy, touched: Iterable[DesiredResource]) -> Iterable[CheckOutcome]:
+    """Base models of the hub that are another one tomorrow; what has been trained keeps to its revision."""
+    if policy.floating_model == "allow":
+        return
+    loose = [
+        f"{r.address} starts from {model['id']}"
+        for r in touched
+        if r.address.kind == TRAINED
+        and (model := r.spec.get("model"))
+        and "/" in model["id"]
+        and model["revision"] is None
+    ]
+    found = CheckStatus.FAIL if policy.floating_model == "forbid" else CheckStatus.WARN
+    message = f"no model.revision: {'; '.join(loose)}; write the commit of the model" if loose else ""
+    status = found if loose else CheckStatus.PASS
+    yield CheckOutcome(name="policy.floating_model", status=status, message=message)
+
+
+def _regions(observed: ObservedState, touched: Iterable[DesiredResource]) -> Iterable[CheckOutcome]:
+    """Experiments that must be trained somewhere, on a tier that is elsewhere or does not say where it is."""
+    asked = [r for r in touched if r.address.kind == TRAINED and r.spec.get("region")]
+    for resource in asked if observed.tiers else ():
+        tier, region = tier_of(resource, observed.tiers), resource.spec["region"]
+        if tier is not None and tier.region != region:
+            where = "says no region" if tier.region is None else f"is in {tier.region}"
+            message = f"{resource.address} asks for {region}, tier {tier.id} {where}"
+            yield CheckOutcome(name="region", status=CheckStatus.FAIL, message=message)
 
 
 def _networks(policy: Policy, touched: Iterable[DesiredResource]) -> Iterable[CheckOutcome]:

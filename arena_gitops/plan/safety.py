@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from arena_gitops.plan.classify import spec_at
+from arena_gitops.plan.kept import fits
 from arena_gitops.plan.model import Action, Change, Fit
 from arena_gitops.plan.wording import algorithm_of
 from arena_gitops.spec.algorithms import ALGORITHMS
@@ -94,6 +95,13 @@ def trainable(resource: DesiredResource, observed: ObservedState) -> Block | Non
     """Only what this platform can train may be submitted."""
     if observed.limits.judges_manifests:
         return None
+    pin = resource.spec.get("trainer")
+    if pin is not None and observed.trainer is not None and not fits(str(pin), observed.trainer):
+        return Block(
+            "trainer_not_here",
+            f"it pins trainer {pin}, this platform trains with {observed.trainer}: what is trained stays as it is; "
+            f"to train with {observed.trainer}, write trainer: {observed.trainer!r}, or take the line out",
+        )
     name = algorithm_of(resource)
     rooms = ALGORITHMS if observed.algorithms is None else frozenset(observed.algorithms)
     if name not in rooms:

@@ -14,10 +14,12 @@ from graphlib import TopologicalSorter
 from types import MappingProxyType
 from typing import Any
 
+from arena_gitops.plan.alone import trained_alone
 from arena_gitops.plan.classify import TRAINED, spec_at, unchanged
 from arena_gitops.plan.cosmetic import REWRITTEN, Pair, settled, trained_content
 from arena_gitops.plan.diff import diff
 from arena_gitops.plan.frozen import frozen
+from arena_gitops.plan.kept import kept
 from arena_gitops.plan.phase import numbered
 from arena_gitops.plan.scope import Scope, at_rerun, rerun_of, with_reruns
 from arena_gitops.spec.digest import Fingerprint
@@ -74,6 +76,10 @@ def settle(
             work.input(address)
     for address in _in_order(desired.resources):
         work.experiment(address)
+    for address in desired.resources:
+        if address.kind not in ON_CHANGE and address.kind != TRAINED:
+            work.other(address)
+    work.settled.update(trained_alone({**desired.resources, **work.settled}, observed))
     if not work.settled:
         return Settled(desired, work.stale)
     return Settled(replace(desired, resources={**desired.resources, **work.settled}), work.stale)
@@ -95,14 +101,14 @@ class _Settling:
         resource = self.resources[address]
         if document is None or unchanged(resource, document):
             return
-        resource = _frozen(resource, document)
+        resource = _frozen(kept(resource, document), document)
         self._keep(settled(resource, document, self.equivalent))
 
     def experiment(self, address: Address) -> None:
         resource = self._on_settled_parents(self.resources[address])
         document = self.observed.resources.get(address)
         if document is not None and not unchanged(resource, document):
-            resource = _frozen(resource, document)
+            resource = _frozen(kept(resource, document), document)
             if slots := self._only_upstream(resource, document):
                 shown = [slot for slot in slots if _policy(resource, slot) == "stale"]
                 resource = _kept(resource, document, slots)
@@ -111,6 +117,11 @@ class _Settling:
             if resource.fingerprint.run == document.fingerprint.run:
                 resource = at_rerun(resource, rerun_of(document.spec))
         self._keep(resource)
+
+    def other(self, address: Address) -> None:
+        document = self.observed.resources.get(address)
+        if document is not None and not unchanged(self.resources[address], document):
+            self._keep(kept(self.resources[address], document))
 
     def _keep(self, resource: DesiredResource) -> None:
         if resource is not self.resources[resource.address]:

@@ -49,7 +49,7 @@ _SEMANTIC = {
     "reward": "changes what it does",
     "environment": "changes what it does",
 }
-_LATER = frozenset({Cause.OBSERVABILITY, Cause.BUDGET_RECORDED})
+_LATER = frozenset({Cause.OBSERVABILITY, Cause.QUEUEING, Cause.BUDGET_RECORDED})
 """What a run that is already working learns only when it is started again."""
 
 

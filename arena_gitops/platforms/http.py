@@ -304,6 +304,7 @@ def _observed(document: StateDocument) -> ObservedState:
         runs=MappingProxyType({(run.fingerprint, run.rerun): run for run in document.runs}),
         tiers=MappingProxyType({tier.id: tier for tier in document.tiers}),
         algorithms=document.algorithms,
+        trainer=document.version,
         max_steps=document.max_steps,
         spent_this_month=document.spent_this_month,
         models=MappingProxyType({facts.id: facts for facts in document.models}),

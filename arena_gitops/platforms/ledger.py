@@ -5,14 +5,14 @@ Called under the platform's lock; checks nothing that the platform has checked a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from arena_gitops.platforms.scripted import RunScript, history
 from arena_gitops.platforms.standing import resolved, waits
 from arena_gitops.spec.digest import digests_in
-from arena_gitops.spec.job import RunState, RunStatus
+from arena_gitops.spec.job import ModelRef, RunState, RunStatus
 from arena_gitops.spec.resource import MAIN, Address
 from arena_gitops.spec.wire import (
     DeploymentSpec,
@@ -84,6 +84,9 @@ class Ledger:
     script: RunScript
     max_steps: int | None
     now: Callable[[], float]
+    trainer: str = ""
+    revisions: Mapping[str, str] = field(default_factory=dict)
+    """base model → the commit of the hub that it is today"""
     runs: dict[str, Run] = field(default_factory=dict)
     _records: dict[tuple[str, Address], Record] = field(default_factory=dict)
     _versions: dict[tuple[str, Address], list[Version]] = field(default_factory=dict)
@@ -131,7 +134,7 @@ class Ledger:
             record = Record(address, body.owner, body, self._serial, 1, version)
             self._records[body.owner.namespace, address] = record
         else:
-            if record.version.run_id != version.run_id:
+            if record.version.run_id != version.run_id and not self._spared(record, body):
                 self._release(record, cause="replaced")
             record.body, record.version, record.changes = body, version, record.changes + 1
         if version.run_id in known and self._of_others(record):
@@ -160,9 +163,10 @@ class Ledger:
         return self._document(record)
 
     def retire(self, record: Record) -> None:
-        """Take a record out; versions and runs stay."""
+        """Take a record out; versions and runs stay, what works for any of them is stopped."""
         del self._records[record.owner.namespace, record.address]
-        self._release(record, cause="retired")
+        for version in self._versions[record.owner.namespace, record.address]:
+            self._release(replace(record, version=version), cause="retired")
         self._promote(record.owner.namespace)
 
     def purge(self, namespace: str, address: Address) -> frozenset[str]:
@@ -246,10 +250,19 @@ class Ledger:
             fingerprint=body.fingerprint.run,
             state=RunState.QUEUED,
             max_steps=self._steps(body),
+            model=self._model(body),
+            trainer=self.trainer,
         )
         self.runs[run_id] = Run(status, version, body.rerun, self.script)
         self._move(self.runs[run_id], self.script.play(status))
         return run_id
+
+    def _model(self, body: PutResource) -> ModelRef | None:
+        """The base model that a run keeps to: as it was pinned, or as it is today."""
+        if body.spec.get("model") is None:
+            return None
+        asked = ModelRef.model_validate(body.spec["model"])
+        return asked if asked.revision else ModelRef(id=asked.id, revision=self.revisions.get(asked.id))
 
     def _continue(self, run: Run, before: PutResource | None, body: PutResource) -> None:
         """More steps, time or target, another tier, or the return of its version lets an ended run go on."""
@@ -268,6 +281,11 @@ class Ledger:
             self._move(run, run.script.play(status))  # another segment, in the other place
         if status.state.ended and (raised or further or (unfinished and (returned or loosened))):
             self._move(run, run.script.play(status.model_copy(update={"state": RunState.QUEUED})))
+
+    def _spared(self, record: Record, body: PutResource) -> bool:
+        """Whether the run that is replaced has begun, and may come to its end."""
+        run_id = record.version.run_id
+        return _keeps_old(body) and run_id is not None and self.runs[run_id].status.segments > 0
 
     def _alone(self, run: Run) -> bool:
         """Whether one experiment at most is trained by it."""
@@ -299,7 +317,8 @@ class Ledger:
     def _release(self, record: Record, *, cause: str) -> None:
         """Stop the run of a version that nobody uses any more."""
         run_id = record.version.run_id
-        used = any(other.version.run_id == run_id for other in self._records.values() if other is not record)
+        me = record.owner.namespace, record.address
+        used = any(other.version.run_id == run_id for at, other in self._records.items() if at != me)
         if run_id is not None and not used:
             self.stop(run_id, cause=cause)
 
@@ -347,6 +366,12 @@ def _known(run: Run) -> KnownRun:
         max_steps=status.max_steps,
         rerun=run.rerun,
     )
+
+
+def _keeps_old(body: PutResource) -> bool:
+    """Whether a run at work comes to its end beside the new version."""
+    lifecycle: Any = body.spec.get("lifecycle") or {}
+    return bool(lifecycle.get("replace_policy") == "keep_old")
 
 
 def _moved(before: PutResource, body: PutResource) -> bool:

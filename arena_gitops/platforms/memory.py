@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
+from arena_gitops import __version__
 from arena_gitops.errors import BlockedError, PlatformRejectedError, Rejection, StaleError
 from arena_gitops.platforms.leases import Leases
 from arena_gitops.platforms.ledger import Ledger, Record
@@ -48,19 +49,24 @@ class MemoryPlatform:
         tiers: Iterable[Tier] = (),
         algorithms: Iterable[str] = ALGORITHMS,
         max_steps: int | None = None,
+        trainer: str = __version__,
+        revisions: Mapping[str, str] = MappingProxyType({}),
         spent_this_month: float | None = None,
         balance: float | None = None,
         models: Iterable[ModelFacts] = (),
         now: Callable[[], float] = time.time,
     ) -> None:
         self._lock = threading.RLock()
-        self._ledger = Ledger(runs or RunScript.completes(), max_steps=max_steps, now=now)
+        self._ledger = Ledger(
+            runs or RunScript.completes(), max_steps=max_steps, now=now, trainer=trainer, revisions=revisions
+        )
         self._leases = Leases(now)
         self._blobs: dict[str, bytes] = {}
         self._answers: dict[tuple[str, Address, str], tuple[str, ResourceDocument]] = {}
         self._tiers = {tier.id: tier for tier in tiers}
         self._algorithms = tuple(sorted(algorithms))
         self._max_steps = max_steps
+        self._trainer = trainer
         self._spent_this_month = spent_this_month
         self._balance = balance
         self._models = {facts.id: facts for facts in models}
@@ -78,6 +84,7 @@ class MemoryPlatform:
                 runs=MappingProxyType(self._ledger.reusable()),
                 tiers=MappingProxyType(dict(self._tiers)),
                 algorithms=self._algorithms,
+                trainer=self._trainer,
                 max_steps=self._max_steps,
                 spent_this_month=self._spent_this_month,
                 balance=self._balance,

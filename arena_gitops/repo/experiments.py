@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,8 @@ from arena_gitops.spec.job import BaseInput, DatasetInput, EnvironmentInput, Job
 from arena_gitops.spec.kinds.experiment import Experiment
 from arena_gitops.spec.manifest.environment import GymEnvironment, TextEnvironment
 from arena_gitops.spec.manifest.sections import TextNetwork
+from arena_gitops.spec.on_change import DISTINCT, distinct_of, known_paths
+from arena_gitops.spec.problems import suggestion
 from arena_gitops.spec.resource import Address
 from arena_gitops.state import Blob, DesiredResource
 
@@ -68,6 +70,8 @@ class ExperimentBuilder:
             return None
         self.paths.append(self.effective.document.file)
         spec = self._spec(job_inputs)
+        if self.failed:
+            return None
         return DesiredResource(
             address=self.entry.address,
             spec=spec,
@@ -91,10 +95,11 @@ class ExperimentBuilder:
         normals = catalog.normals = catalog.normals or manifests.Normals()
         normal, paths = normals.of(self.effective.manifest)
         model = network.pretrained_model_name_or_path if isinstance(network, TextNetwork) else None
+        pin = self._revision(model)
         spec = {
             **envelope(resource),
             "project": self._project_name(),
-            "model": None if model is None else ModelRef(id=model).model_dump(mode="json"),
+            "model": None if model is None else ModelRef(id=model, revision=pin).model_dump(mode="json"),
             "tier": resource.tier,
             "num_nodes": resource.num_nodes,
             "budget": {
@@ -105,12 +110,42 @@ class ExperimentBuilder:
             "on_upstream_change": dumped(resource.on_upstream_change),
             "rerun": resource.rerun,
         }
+        spec |= dict(_unusual(resource))
         shared = {
             "manifest": normal,
             "defaulted": self.effective.defaulted(paths),
             "inputs": normals.inputs(job_inputs),
         }
-        return {**catalog.alike.shared(spec), **shared}
+        stored = {**catalog.alike.shared(spec), **shared}
+        return {**stored, **self._distinct(stored)}
+
+    def _revision(self, model: str | None) -> str | None:
+        """The commit that the base model is pinned to."""
+        pin = self.resource.model
+        if pin is not None and model is None:
+            self.failed = True
+            span = self.entry.document.span(("model",))
+            message = "its manifest names no base model, so there is no revision to pin"
+            problem = Diagnostic(message, "no-base-model", span, "Leave `model` out.")
+            self.resolution.catalog.problems.append(problem)
+        return pin.revision if pin is not None else None
+
+    def _distinct(self, stored: dict[str, Any]) -> dict[str, Any]:
+        """What `lifecycle.on_change` adds to what is trained; empty where nothing is named."""
+        paths = self.resource.lifecycle.on_change
+        found: dict[str, Any] = {}
+        for path in paths:
+            try:
+                found |= distinct_of(stored, [path])
+            except KeyError:
+                span = self.entry.document.span(("lifecycle", "on_change", path))
+                hint = suggestion(path, known_paths(stored))
+                message = f"{path!r} is no field of this experiment or its manifest"
+                self.resolution.catalog.problems.append(Diagnostic(message, "unknown-path", span, hint))
+                self.failed = True
+        if paths:
+            self.spans[DISTINCT] = self.entry.document.span(("lifecycle", "on_change"))
+        return {DISTINCT: found} if found else {}
 
     def _project_name(self) -> str | None:
         if self.resource.project is not None:
@@ -222,6 +257,19 @@ class ExperimentBuilder:
         chosen, overridden = self.spans, self.effective.overridden()
         own, written = spans_of(self.entry, _RENAMED), self.effective.written.spans
         return Spans(lambda: {**chosen, **own, **_in_manifest(written), **_in_manifest(overridden)})
+
+
+def _unusual(resource: Experiment) -> Iterator[tuple[str, Any]]:
+    """Fields that are stored only where somebody has written them: nothing changes for those who did not."""
+    written: dict[str, Any] = {
+        "trainer": resource.trainer,
+        "region": resource.region,
+        "priority": resource.priority,
+    }
+    written |= {"notes": resource.notes, "notify": list(resource.notify)}
+    yield from ((name, value) for name, value in written.items() if value)
+    if not resource.reuse:
+        yield "reuse", False
 
 
 def _in_manifest(spans: Mapping[str, Span]) -> dict[str, Span]:

@@ -116,12 +116,15 @@ class Export:
             "max_credits": budget.get("max_credits"),
         }
         more = {
+            "model": {"revision": pin} if (pin := (spec.get("model") or {}).get("revision")) else None,
             "tier": spec.get("tier"),
             "num_nodes": spec["num_nodes"] if spec.get("num_nodes", 1) != 1 else None,
             "budget": _said(ceilings) or None,
             "retry": spec.get("retry") or None,
             "on_upstream_change": spec.get("on_upstream_change") or None,
             "rerun": spec.get("rerun") or None,
+            **{name: spec.get(name) or None for name in ("trainer", "region", "priority", "notes", "notify")},
+            "reuse": False if spec.get("reuse") is False else None,
         }
         return own | _said(more)
 
@@ -154,9 +157,9 @@ def _manifest(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def _envelope(spec: Mapping[str, Any]) -> dict[str, Any]:
     labels = {key: value for key, value in (spec.get("labels") or {}).items() if key != SHOWN}
-    protect = (spec.get("lifecycle") or {}).get("protect")
+    lifecycle = {key: value for key, value in (spec.get("lifecycle") or {}).items() if value}
     found = {"description": spec.get("description"), "labels": labels, "owner": spec.get("owner")}
-    found["lifecycle"] = {"protect": True} if protect else None
+    found["lifecycle"] = lifecycle or None
     return {key: value for key, value in found.items() if value}
 
 

@@ -160,6 +160,7 @@ def _policy(stack: Stack) -> Policy:
         max_credits_increase_percent=stack.policy.max_credits_increase_percent,
         max_nodes=stack.policy.max_nodes,
         floating_dataset=stack.policy.floating_dataset,
+        floating_model=stack.policy.floating_model,
         reward_network=stack.policy.reward_network,
         reward_secrets=stack.policy.reward_secrets,
     )

@@ -9,8 +9,10 @@ from typing import Any
 from arena_gitops.errors import Span
 from arena_gitops.repo.catalog import Entry
 from arena_gitops.repo.document import Path, Place
-from arena_gitops.spec.resource import Frozen, Resource
+from arena_gitops.spec.resource import Frozen, Lifecycle, Resource
 
+_OPEN: dict[str, Any] = {"protect": False}
+_PROTECTED: dict[str, Any] = {"protect": True}
 Renamed = Mapping[tuple[str, ...], str]
 """Path in a document → dotted path in the stored spec, where they differ."""
 
@@ -46,8 +48,15 @@ def envelope(resource: Resource) -> dict[str, Any]:
         "description": resource.description,
         "labels": dict(resource.labels),
         "owner": resource.owner,
-        "lifecycle": dumped(resource.lifecycle),
+        "lifecycle": _lifecycle(resource.lifecycle),
     }
+
+
+def _lifecycle(lifecycle: Lifecycle) -> dict[str, Any]:
+    """Protection always, anything else where it was written."""
+    if lifecycle.model_fields_set <= {"protect"}:
+        return _PROTECTED if lifecycle.protect else _OPEN
+    return {"protect": False} | lifecycle.model_dump(mode="json", exclude_defaults=True)
 
 
 @lru_cache(maxsize=1 << 10)

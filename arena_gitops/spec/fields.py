@@ -23,6 +23,8 @@ DIGEST_PATTERN = r"^sha256:[0-9a-f]{64}$"
 DATA_FILE_PATTERN = r"^[^/\\~][^\\]*\.(csv|jsonl|parquet)$"
 PYTHON_FILE_PATTERN = r"^[^/\\~][^\\]*\.py$"
 OVERRIDE_PATTERN = r"^[a-z_]+(\.[A-Za-z0-9_]+)+$"
+CHANGED_PATTERN = r"^[a-z_]+(\.[A-Za-z0-9_]+)*$"
+VERSION_PATTERN = r"^[0-9]+(\.[0-9]+){0,2}[A-Za-z0-9.+]*$"
 
 IN_WORDS: dict[str, str] = {
     NAME_PATTERN: "a name of lower case letters, digits and inner dashes, at most 63 characters",
@@ -36,6 +38,8 @@ IN_WORDS: dict[str, str] = {
     DATA_FILE_PATTERN: "a relative path of a .csv, .jsonl or .parquet file",
     PYTHON_FILE_PATTERN: "a relative path of a .py file",
     OVERRIDE_PATTERN: "SECTION.FIELD",
+    CHANGED_PATTERN: "FIELD or SECTION.FIELD",
+    VERSION_PATTERN: "a version like 0.3 or 0.3.1, in quotes",
 }
 """Pattern → what a message calls it."""
 

@@ -342,5 +342,9 @@ class RunStatus(Frozen):
     mlflow_url: str | None = None
     spent_s: float = 0.0
     """worker time of the segments that have ended"""
+    model: ModelRef | None = None
+    """the base model as its first worker resolved it; the run keeps to it"""
+    trainer: str | None = None
+    """version of the runner that trains it, as its newest segment said"""
     request_id: str | None = None
     """of the request that made the run: the server's and the worker's log lines have it"""

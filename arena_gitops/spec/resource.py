@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints
 
@@ -108,10 +108,19 @@ class Ref:
         raise ValueError(f"{text!r}: after @ comes v<number> or sha256:<64 hex digits>")
 
 
+Left = Literal[
+    "description", "labels", "owner", "notes", "notify", "tier", "region", "priority", "num_nodes", "budget", "retry",
+    "strategy", "limits",
+]  # fmt: skip
+"""Fields that may be left to the platform: none of what is trained or served."""
+
+
 class Lifecycle(Frozen):
-    """Protection that survives the file's removal."""
+    """Protection that survives the file's removal, and what is left to the platform."""
 
     protect: StrictBool = False
+    ignore_remote_changes: tuple[Left, ...] = ()
+    """fields that are written when the resource is made, and left as the platform has them afterwards"""
 
 
 class Resource(Frozen):

@@ -61,6 +61,8 @@ class StackPolicy(Frozen):
     """of one run"""
     floating_dataset: Literal["allow", "warn", "forbid"] = "allow"
     """rows of the hub whose revision is not pinned: what is trained can change by itself"""
+    floating_model: Literal["allow", "warn", "forbid"] = "allow"
+    """base models of the hub whose revision is not pinned: the first run decides which one it was"""
     reward_network: Literal["allow", "warn", "forbid"] = "allow"
     """rewards with `network: full`: their code may reach other machines while it scores"""
     reward_secrets: tuple[SecretName, ...] | None = None

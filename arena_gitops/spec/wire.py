@@ -78,6 +78,8 @@ class Tier(Frozen):
     credits_per_node_hour: float
     gpu_memory_gb: float | None = Field(default=None, gt=0)
     """of one GPU; where absent it is taken from `gpu_type`, if that is known"""
+    region: str | None = None
+    """where it is; experiments may ask for one"""
     executor: Literal["local", "pull"] = "local"
     """who does its jobs: processes that the server starts, or workers of other machines that ask for them"""
     slots: int | None = None
@@ -261,12 +263,24 @@ class ExperimentSpec(Frozen):
     """paths in `manifest` that nobody wrote: their values are the defaults of the day it was stored"""
     inputs: JobInputs
     model: ModelRef | None = None
+    trainer: str | None = None
+    """version of the runner that it must be trained with; absent: any"""
+    distinct: dict[str, JsonValue] = Field(default_factory=dict)
+    """values that `lifecycle.on_change` makes a part of what is trained"""
     tier: str | None = None
+    region: str | None = None
+    """where the tier must be"""
+    priority: int = 0
+    """the higher goes first among the runs that wait for a tier"""
     num_nodes: int = 1
     budget: dict[str, JsonValue] = Field(default_factory=dict)
     """`max_runtime_s`, `max_credits`"""
     retry: dict[str, JsonValue] = Field(default_factory=dict)
     on_upstream_change: dict[str, str] = Field(default_factory=dict)
+    reuse: bool = True
+    """False: no other run's result stands for it"""
+    notes: str = ""
+    notify: tuple[str, ...] = ()
     rerun: int = 0
     """raised to train the same thing once more; `PutResource.rerun` repeats it"""
 

@@ -31,7 +31,11 @@ class Row:
 TABLE: tuple[Row, ...] = (
     Row("make projects, datasets (CSV, parquet, hub), experiments", "yes", "created once, named by content"),
     Row("the same work again, a revert, a rename", "yes", "found by its name: nothing is started, 0 credits"),
-    Row("another version of an experiment", "yes", "submitted under the next name; the old run is stopped"),
+    Row(
+        "another version of an experiment",
+        "yes",
+        "submitted under the next name; the old run is stopped, unless `keep_old`",
+    ),
     Row("stale experiments after new rows", "yes", "the name says which rows a version was trained on"),
     Row(
         "say what differs from the version before",
@@ -75,6 +79,8 @@ TABLE: tuple[Row, ...] = (
     Row("environments, start weights (`base`)", "no", "blocked: this adapter does not send them"),
     Row("rewards of several files, with requirements, network or secrets", "no", "blocked: one file is sent"),
     Row("rows of the hub at a `revision`", "no", "blocked: the protocol has no field for it"),
+    Row("a base model at a `revision`, a `trainer`", "no", "blocked: the protocol has no field for them"),
+    Row("`priority`, `region`", "no", "left out, and said"),
     Row("JSON lines", "no", "blocked: the protocol takes CSV and parquet"),
     Row(
         "checks before anything is made",
@@ -110,7 +116,8 @@ def unheeded(resource: DesiredResource) -> tuple[str, ...]:
         case "experiment":
             limits = [f"budget.{key}" for key, value in sorted((spec.get("budget") or {}).items()) if value]
             tries = ["retry"] if (spec.get("retry") or {}).get("max") else []
-            return (*limits, *tries, *ours(spec))
+            where = [key for key in ("priority", "region") if spec.get(key)]
+            return (*limits, *tries, *where, *ours(spec))
         case "deployment":
             gate = spec.get("gate") or {}
             keys = [key for key in ("strategy", "tier", "engine") if spec.get(key)]
@@ -157,6 +164,10 @@ def _experiment(spec: Mapping[str, Any]) -> Iterator[str]:
     for part, rules in (("dataset", _dataset), ("reward", _reward)):
         if inputs.get(part):
             yield from rules(inputs[part])
+    if (spec.get("model") or {}).get("revision"):
+        yield "this platform takes a base model as it is on the hub today; leave model.revision out"
+    if spec.get("trainer"):
+        yield "which version trains is not for us to say on this platform; leave trainer out"
     if not spec.get("project"):
         yield "experiments are listed by project on this platform: declare one, or write `project` in arena.yaml"
 

@@ -81,6 +81,9 @@ class Maker:
                 body,
                 returned=before is None or before.run is None or before.run.run_id != str(found.name),
             )
+        lifecycle: Any = body.spec.get("lifecycle") or {}
+        if lifecycle.get("replace_policy") == "keep_old":
+            return
         for version in seen.bases.get(base, ()):
             if version is not found and not version.state.ended:
                 self._api.stop(str(version.name))

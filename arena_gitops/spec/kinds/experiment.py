@@ -6,10 +6,19 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, JsonValue, field_validator, model_validator
 
-from arena_gitops.spec.fields import OVERRIDE_PATTERN, CheckpointText, Duration, RefField, RepoPath
+from arena_gitops.spec.fields import (
+    CHANGED_PATTERN,
+    OVERRIDE_PATTERN,
+    REVISION_PATTERN,
+    VERSION_PATTERN,
+    CheckpointText,
+    Duration,
+    RefField,
+    RepoPath,
+)
 from arena_gitops.spec.numbers import Bool, Float, Int
 from arena_gitops.spec.references import Reference, Referring
-from arena_gitops.spec.resource import Frozen
+from arena_gitops.spec.resource import Frozen, Lifecycle, Name
 
 
 class Base(Frozen):
@@ -58,6 +67,23 @@ class OnUpstreamChange(Frozen):
     environment: Reaction = "new_version"
 
 
+class ExperimentLifecycle(Lifecycle):
+    """What a change means here, where that is more than its field's class says."""
+
+    on_change: dict[Annotated[str, Field(pattern=CHANGED_PATTERN)], Literal["new_version"]] = Field(
+        default_factory=dict
+    )
+    """field → what follows when it changes: `training.max_steps: new_version` trains anew instead of going on"""
+    replace_policy: Literal["stop_old", "keep_old"] = "stop_old"
+    """what a new version does to a run at work of the one before: stop it, or let it come to its end"""
+
+
+class PinnedModel(Frozen):
+    """The commit of the base model on the hub."""
+
+    revision: Annotated[str, Field(pattern=REVISION_PATTERN)]
+
+
 _BOTH_SOURCES: dict[str, Any] = {
     "not": {
         "required": ["dataset", "environment"],
@@ -90,11 +116,26 @@ class Experiment(Referring):
     environment: RefField | None = None
     reward: RefField | None = None
     base: Base | None = None
+    model: PinnedModel | None = None
+    """absent: the first run takes the model as it is then, and keeps to that revision"""
+    trainer: Annotated[str, Field(pattern=VERSION_PATTERN)] | None = None
+    """version of arena-runner that it is to be trained with (`0.3`: any 0.3.x); absent: whichever the platform has"""
     tier: str | None = None
+    region: Name | None = None
+    """where the tier must be"""
+    priority: Annotated[Int, Field(ge=-100, le=100)] = 0
+    """among the runs that wait for the same tier; the higher goes first"""
     num_nodes: Annotated[Int, Field(ge=1)] = 1
     budget: Budget = Budget()
     retry: Retry = Retry()
     on_upstream_change: OnUpstreamChange = OnUpstreamChange()
+    reuse: Bool = True
+    """False: it is trained although an equal run exists"""
+    notes: str = ""
+    """for people, as long as they like"""
+    notify: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """who is named where its run is held: people or channels"""
+    lifecycle: ExperimentLifecycle = ExperimentLifecycle()
     rerun: Annotated[Int, Field(ge=0)] = 0
     """raise it to train the same thing once more"""
 

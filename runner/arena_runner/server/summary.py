@@ -39,6 +39,8 @@ class Summary(Frozen):
     lineage: tuple[Lineage, ...] = ()
     test_scores: tuple[TestScores, ...] = ()
     device: str = ""
+    trainer: str | None = None
+    """version of the runner of the newest segment"""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -77,7 +79,8 @@ def _progress(event: Progress) -> dict[str, Any]:
 def _with_members(summary: Summary, event: Started) -> Summary:
     known = {m.member: m for m in summary.members}
     members = tuple(known.get(i, MemberStatus(member=i)) for i in range(event.members))
-    return summary.model_copy(update={"members": members, "device": event.device})
+    trainer = event.versions.get("arena-runner")
+    return summary.model_copy(update={"members": members, "device": event.device, "trainer": trainer})
 
 
 def _update_member(summary: Summary, member: int, figures: dict[str, Any]) -> Summary:

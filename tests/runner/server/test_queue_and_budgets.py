@@ -62,6 +62,18 @@ def test_within_a_tier_the_oldest_run_is_next(pool, build):
     assert taken == ids
 
 
+def test_a_higher_priority_is_before_older_runs_and_may_be_given_while_it_waits(pool, build):
+    ids = {
+        name: submit(pool, build, name, priority=p) for name, p in (("a", 0), ("b", -5), ("c", 7), ("d", 0))
+    }
+    change(pool, build, "d", priority=3)
+    worker, taken = pool.worker(), []
+    for _ in ids:
+        taken.append(worker.take()["run_id"])
+        worker.report(started(), finished())
+    assert taken == [ids[name] for name in "cdab"]
+
+
 def test_a_run_that_was_queued_again_keeps_its_place(pool, build):
     first, second = (submit(pool, build, name) for name in ("one", "two"))
     worker = pool.worker()

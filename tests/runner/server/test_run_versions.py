@@ -7,6 +7,7 @@ from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import Owner
 from arena_runner.server.refusals import RefusedError
 from arena_runner.server.services import resources, runs
+from arena_runner.server.world import VERSION
 
 
 @pytest.fixture
@@ -176,3 +177,63 @@ def test_only_what_commands_made_is_adopted(world, build, put):
         with pytest.raises(RefusedError) as caught:
             resources.put(world, resources.Put(Address("experiment", name), body, etag))
         assert caught.value.code == code
+
+
+KEEP_OLD = {"lifecycle": {"protect": False, "replace_policy": "keep_old"}}
+
+
+@pytest.fixture
+def again(world, build):
+    """PUTs versions of one experiment, with what its file says beside the work."""
+    etags = []
+
+    def again(seed, *, begins=False, **spec):
+        body = build.experiment("exp", seed=seed)
+        body = body.model_copy(update={"spec": {**body.spec, **spec}})
+        at = Address("experiment", "exp")
+        document = resources.put(world, resources.Put(at, body, etags[-1] if etags else None))
+        etags.append(document.etag)
+        if begins:
+            with world.store.write() as session:
+                found = runs.get(session, document.run.run_id)
+                found.state.state, found.state.segments = RunState.RUNNING, 1
+        return document
+
+    return again
+
+
+def wanted(world, run_id):
+    with world.store.read() as session:
+        return runs.get(session, run_id).run.wanted
+
+
+def test_under_keep_old_a_run_that_has_begun_goes_on_and_one_that_waits_does_not(world, again):
+    working, waiting = again(1, begins=True), again(2, **KEEP_OLD)
+    again(3, **KEEP_OLD)
+    assert (wanted(world, working.run.run_id), state_of(world, waiting.run.run_id)) == (
+        "run",
+        RunState.STOPPED,
+    )
+
+
+def test_what_was_kept_once_stays_kept_and_what_comes_after_is_stopped(world, again):
+    first = again(1, begins=True)
+    second = again(2, begins=True, **KEEP_OLD)
+    again(2, description="noted")
+    assert (wanted(world, first.run.run_id), wanted(world, second.run.run_id)) == ("run", "run")
+    again(3)
+    assert (wanted(world, first.run.run_id), wanted(world, second.run.run_id)) == ("run", "stop")
+
+
+def test_a_retired_experiment_has_nothing_at_work_any_more(world, again):
+    first, second = again(1, begins=True), again(2, begins=True, **KEEP_OLD)
+    resources.retire(world, Address("experiment", "exp"), Owner(stack="team"), None)
+    assert {wanted(world, document.run.run_id) for document in (first, second)} == {"stop"}
+
+
+def test_a_pinned_trainer_that_is_not_here_is_refused_for_new_runs_alone(world, again):
+    with pytest.raises(RefusedError) as refused:
+        again(1, trainer="99.1")
+    assert (refused.value.status, refused.value.code) == (422, "trainer-not-here")
+    assert again(1, trainer=".".join(VERSION.split(".")[:2])).version == 1
+    assert again(1, trainer="99.1").version == 1, "nothing is started by it"

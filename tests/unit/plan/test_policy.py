@@ -83,6 +83,28 @@ def test_rows_of_the_hub_may_have_to_be_pinned(scene, rule, hf, status):
     assert verdict(plan, "policy.floating_dataset") is status
 
 
+@pytest.mark.parametrize(
+    ("rule", "model", "status"),
+    [
+        ("forbid", {"id": "a/b", "revision": None}, FAIL),
+        ("warn", {"id": "a/b", "revision": None}, WARN),
+        ("forbid", {"id": "a/b", "revision": "0" * 40}, PASS),
+        ("forbid", {"id": "of-the-models-folder", "revision": None}, PASS),
+        ("allow", {"id": "a/b", "revision": None}, None),
+    ],
+)
+def test_base_models_of_the_hub_may_have_to_be_pinned(scene, rule, model, status):
+    plan = scene().plan(stack(Policy(floating_model=rule), model=model))
+    assert verdict(plan, "policy.floating_model") is status
+
+
+@pytest.mark.parametrize(("region", "status"), [("eu", None), ("us", FAIL), (None, FAIL)])
+def test_a_tier_that_is_elsewhere_or_nobody_knows_where_is_refused(scene, region, status):
+    tier = MEDIUM.model_copy(update={"region": region})
+    plan = scene(tiers=[tier]).plan(stack(Policy(), tier=tier.id, region="eu"))
+    assert verdict(plan, "region") is status
+
+
 def test_every_reason_is_told_at_once(scene):
     policy = Policy(1.0, ("small",), require_owner=True, max_nodes=1)
     plan = scene(tiers=[MEDIUM]).plan(stack(policy, num_nodes=2, **HOUR))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -15,7 +18,7 @@ from arena_runner.server.services import budgets, runs, secrets
 from arena_runner.server.services.runs import RunPair
 from arena_runner.server.store.tables import ResourceRow, RunRow, VersionRow
 from arena_runner.server.summary import Summary
-from arena_runner.server.world import World
+from arena_runner.server.world import VERSION, World
 
 MOST_STEPS = 2**63
 """What a database can count."""
@@ -52,12 +55,12 @@ def settle(session: Session, world: World, row: ResourceRow, spec: ExperimentSpe
     if _of_others(session, row, pair):
         if _asks_for_more(pair, spec):
             version.run_id = _new_run(session, world, row, spec).run.id
-        _leave_other_versions(session, world, row, "replaced")
+        _leave_replaced(session, world, row)
         return
     if returned and RunState(pair.state.state) in runs.UNFINISHED:
         runs.resume(pair, "its version is back", world.clock())
     _want(session, world, pair, spec)
-    _leave_other_versions(session, world, row, "replaced")
+    _leave_replaced(session, world, row)
 
 
 def record(session: Session, row: ResourceRow, spec: ExperimentSpec) -> None:
@@ -74,9 +77,10 @@ def record(session: Session, row: ResourceRow, spec: ExperimentSpec) -> None:
 
 
 def leave(session: Session, world: World, row: ResourceRow, cause: str) -> None:
-    """The experiment is retired: stop its run unless another experiment shares it."""
+    """The experiment is retired: stop its runs, those of earlier versions too, unless another experiment shares them."""
     session.flush()
-    _stop_unless_shared(session, world, current_version(session, row).run_id, cause)
+    for version in _versions(session, row):
+        _stop_unless_shared(session, world, version.run_id, cause)
 
 
 def current_version(session: Session, row: ResourceRow) -> VersionRow:
@@ -123,7 +127,14 @@ def _run_for(
 def _new_run(session: Session, world: World, row: ResourceRow, spec: ExperimentSpec) -> RunPair:
     if spec.inputs.reward is not None:
         secrets.require(session, world, spec.inputs.reward.secrets)
+    if spec.trainer is not None and not _is(spec.trainer, VERSION):
+        message = f"the experiment pins trainer {spec.trainer}; this server trains with {VERSION}"
+        raise RefusedError(422, "trainer-not-here", message)
     return runs.create(session, world, row, spec)
+
+
+def _is(pin: str, version: str) -> bool:
+    return version == pin or version.startswith(f"{pin}.")
 
 
 def _unfinished(session: Session, run_id: str) -> bool:
@@ -191,13 +202,27 @@ def _return(pair: RunPair, now: float) -> None:
     pair.run.wanted, pair.run.stop_cause = "run", None
 
 
-def _leave_other_versions(session: Session, world: World, row: ResourceRow, cause: str) -> None:
-    query = select(VersionRow.run_id).where(
-        VersionRow.namespace == row.namespace, VersionRow.kind == row.kind
-    )
-    others = query.where(VersionRow.name == row.name, VersionRow.version != row.version)
-    for run_id in set(session.scalars(others)):
-        _stop_unless_shared(session, world, run_id, cause)
+def _leave_replaced(session: Session, world: World, row: ResourceRow) -> None:
+    """Stop the runs of other versions; what had begun before one that was made under `keep_old` ends by itself."""
+    versions = _versions(session, row)
+    kept = max((one.version for one in versions if _keeps_old(one.spec)), default=0)
+    for one in versions:
+        spared = _keeps_old(row.spec) or one.version < kept
+        if one.version != row.version and not (spared and _has_begun(session, one.run_id)):
+            _stop_unless_shared(session, world, one.run_id, "replaced")
+
+
+def _has_begun(session: Session, run_id: str | None) -> bool:
+    return run_id is not None and runs.get(session, run_id).state.segments > 0
+
+
+def _versions(session: Session, row: ResourceRow) -> list[VersionRow]:
+    query = select(VersionRow).where(VersionRow.namespace == row.namespace, VersionRow.kind == row.kind)
+    return list(session.scalars(query.where(VersionRow.name == row.name)))
+
+
+def _keeps_old(spec: Mapping[str, Any]) -> bool:
+    return bool((spec.get("lifecycle") or {}).get("replace_policy") == "keep_old")
 
 
 def _stop_unless_shared(session: Session, world: World, run_id: str | None, cause: str) -> None:

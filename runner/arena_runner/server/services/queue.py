@@ -1,4 +1,4 @@
-"""Which run is next: within a tier first come, first served, where there is room beside what works and serves."""
+"""Which run is next: within a tier by priority, then first come, first served, where there is room beside what works and serves."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ class Load:
 
 
 def waiting(session: Session) -> list[RunPair]:
-    """Queued runs that shall run, oldest first."""
+    """Queued runs that shall run: by priority, and the oldest first among equals."""
     query = select(RunRow, RunStateRow).join(RunStateRow).order_by(RunRow.created, RunRow.id)
     query = query.where(RunStateRow.state == RunState.QUEUED, RunRow.wanted == "run")
-    return [RunPair(*row) for row in session.execute(query)]
+    pairs = [RunPair(*row) for row in session.execute(query)]
+    return sorted(pairs, key=lambda pair: -int(pair.run.spec.get("priority") or 0))
 
 
 def find(session: Session, world: World, request: ClaimRequest) -> RunPair | None:
@@ -112,7 +113,7 @@ def _next(session: Session, world: World, request: ClaimRequest) -> RunPair | No
         if not _suits(pair, tier, request):
             continue
         full = tier.executor == "pull" and obstacle(tier, load[tier.id]) is not None
-        return None if full else pair  # never a younger one past an older one
+        return None if full else pair  # never one past another that comes before it
     return None
 
 

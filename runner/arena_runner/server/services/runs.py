@@ -12,7 +12,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from arena_gitops.spec.digest import Fingerprint
-from arena_gitops.spec.job import Checkpoint, FailureReason, RunState, RunStatus
+from arena_gitops.spec.job import Checkpoint, FailureReason, ModelRef, RunState, RunStatus
 from arena_gitops.spec.wire import ExperimentSpec
 from arena_runner import logs
 from arena_runner.server.choice import best
@@ -257,6 +257,8 @@ def describe(pair: RunPair, checkpoints: Mapping[str, tuple[Checkpoint, ...]], w
         warnings=summary.warnings,
         mlflow_url=_mlflow_url(pair.state, world),
         spent_s=round(pair.state.spent_s, 3),
+        model=ModelRef.model_validate(pair.state.model) if pair.state.model else None,
+        trainer=summary.trainer,
         request_id=pair.run.request_id,
     )
 
