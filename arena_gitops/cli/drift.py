@@ -11,16 +11,23 @@ from arena_gitops.cli import options
 from arena_gitops.cli.session import Session
 from arena_gitops.cli.stack import Repository
 from arena_gitops.cli.target import connect
-from arena_gitops.plan.drift import Drift
+from arena_gitops.plan.drift import Drift, stored_files
 from arena_gitops.plan.drift import drift as find_drift
 from arena_gitops.report import words
+
+EXITS = {"clean": 0, "drifted": app.EXIT_CHANGES, "errored": 1}
+"""what `--detailed-exitcode` says of each status"""
 
 
 @click.command()
 @options.target
 @options.namespace
 @options.json
-@click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 when something deviates.")
+@click.option(
+    "--detailed-exitcode",
+    is_flag=True,
+    help="Exit with 2 when something deviates, with 1 when something could not be looked at.",
+)
 @click.pass_context
 def drift(ctx: click.Context, *, target: str | None, namespace: str, detailed_exitcode: bool) -> None:
     """Show where the platform is not as the repository says.
@@ -35,17 +42,19 @@ def drift(ctx: click.Context, *, target: str | None, namespace: str, detailed_ex
         connect(choice, os.environ, say=session.say, run_named=False, book=repository.desired.resources)
     )
     planned, observed = app.compare(platform, repository.desired, target=choice.name)
-    found = find_drift(planned, repository.desired, observed)
+    lost = platform.missing_blobs(sorted(stored_files(observed)))
+    found = find_drift(planned, repository.desired, observed, lost)
     if session.json:
         session.emit(found.model_dump_json())
     else:
         for line in _lines(found):
             click.echo(line)
-    ctx.exit(app.EXIT_CHANGES if detailed_exitcode and found.entries else 0)
+    ctx.exit(EXITS[found.status] if detailed_exitcode else 0)
 
 
 def _lines(found: Drift) -> list[str]:
     rest = [words.unmanaged(found.unmanaged)] if found.unmanaged else []
+    rest = [*(f"? {entry.address}  {entry.message}" for entry in found.errors), *rest]
     if not found.entries:
         return [f"No drift: {found.target} is as stack {found.stack} says.", *rest]
     width = max(len(entry.address) for entry in found.entries)

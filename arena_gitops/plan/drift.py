@@ -6,17 +6,22 @@ held, a resource that is gone or differs: each is one line, with the commit it w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Literal
 
+from arena_gitops.plan.cosmetic import CODE, trained_code, trained_rows
 from arena_gitops.plan.model import Action, Base, Change, DriftEntry, Plan
+from arena_gitops.spec.digest import digests_in
 from arena_gitops.spec.resource import Frozen
 from arena_gitops.spec.wire import ResourceDocument
 from arena_gitops.state import DesiredState, ObservedState
 
+INPUTS = ("dataset", "reward", "environment")
+
 
 class Drift(Frozen):
-    """Everything that deviates; nothing deviates when `entries` is empty."""
+    """Everything that deviates; nothing deviates when `entries` is empty, as far as it could be looked at."""
 
     format_version: Literal["1.0"] = "1.0"
     kind: Literal["arena.drift"] = "arena.drift"
@@ -24,19 +29,36 @@ class Drift(Frozen):
     stack: str
     namespace: str
     base: Base
+    status: Literal["clean", "drifted", "errored"] = "clean"
+    """errored: something could not be looked at, so that nobody knows whether it deviates"""
     entries: tuple[DriftEntry, ...] = ()
+    errors: tuple[DriftEntry, ...] = ()
+    """what could not be looked at"""
     unmanaged: int = 0
     """what commands have made in this namespace; never touched, and no drift"""
 
 
-def drift(planned: Plan, desired: DesiredState, observed: ObservedState) -> Drift:
-    """Read a plan of the repository as what has happened to the platform."""
+def drift(
+    planned: Plan, desired: DesiredState, observed: ObservedState, lost: frozenset[str] = frozenset()
+) -> Drift:
+    """Read a plan of the repository as what has happened to the platform.
+
+    Args:
+        planned: The plan.
+        desired: What the repository declares.
+        observed: What the platform has.
+        lost: Digests that stored resources name and the platform does not have.
+    """
+    entries = (*_entries(planned, desired, observed), *_without_files(observed, lost))
+    errors = tuple(_not_seen(observed))
     return Drift(
+        status="errored" if errors else "drifted" if entries else "clean",
         target=planned.target,
         stack=planned.stack,
         namespace=planned.namespace,
         base=planned.base,
-        entries=tuple(_entries(planned, desired, observed)),
+        entries=entries,
+        errors=errors,
         unmanaged=planned.unmanaged,
     )
 
@@ -73,6 +95,40 @@ def _entries(planned: Plan, desired: DesiredState, observed: ObservedState) -> I
         else:
             message = f"{_what(change)}; {_applied(document, desired)}"
             yield DriftEntry(address=change.address, code="differs", message=message)
+
+
+def stored_files(observed: ObservedState) -> frozenset[str]:
+    """Digests of the files that what is trained with is made of."""
+    found: set[str] = set()
+    for document in observed.resources.values():
+        spec: Mapping[str, Any] = document.spec
+        if document.kind == "dataset":
+            found |= digests_in(trained_rows(spec))
+        elif document.kind in CODE:
+            found |= digests_in(trained_code(spec))
+        elif document.kind == "experiment":
+            found |= digests_in({slot: spec["inputs"].get(slot) for slot in INPUTS})
+    return frozenset(found)
+
+
+def _without_files(observed: ObservedState, lost: frozenset[str]) -> Iterator[DriftEntry]:
+    """What cannot be trained again, or checked, because the platform has lost a file of it."""
+    if not lost:
+        return
+    for address, document in sorted(observed.resources.items()):
+        alone = stored_files(replace(observed, resources={address: document}))
+        if gone := sorted(alone & lost):
+            more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
+            message = f"integrity: the platform does not have {gone[0][:19]}…{more}, which it was stored with"
+            yield DriftEntry(address=str(address), code="integrity", message=message)
+
+
+def _not_seen(observed: ObservedState) -> Iterator[DriftEntry]:
+    """Choices of people that nobody could look up: unknown is not unchanged."""
+    for address, document in sorted(observed.resources.items()):
+        choice = document.deployment.choice if document.deployment else None
+        if choice is not None and not choice.known:
+            yield DriftEntry(address=str(address), code="unknown", message=choice.message)
 
 
 def _held(change: Change, desired: DesiredState) -> DriftEntry:

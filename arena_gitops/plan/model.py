@@ -274,7 +274,8 @@ class DriftEntry(Frozen):
 
     address: str
     code: str
-    """`run_stopped`, `run_failed`, `deployment_held`, `deployment_failed`, `missing`, `differs`, `not_in_repository`"""
+    """`run_stopped`, `run_failed`, `deployment_held`, `deployment_failed`, `missing`, `differs`, `not_in_repository`,
+    `integrity`; of what could not be looked at: `unknown`"""
     message: str
 
 

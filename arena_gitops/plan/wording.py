@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from arena_gitops.plan.classify import TRAINED, Finding, spec_at
@@ -83,7 +84,14 @@ def held(run: RunStatus) -> str:
     if run.state is RunState.FAILED:
         why = f" ({run.reason.value})" if run.reason else ""
         return f"its run failed{why} {at}" + (f": {run.message}" if run.message else "")
-    return f"its run was stopped {at}" + (f": {run.message}" if run.message else "")
+    by = f" by {run.stopped_by}" if run.stopped_by else ""
+    when = f" ({_utc(run.ended)})" if run.stopped_by and run.ended is not None else ""
+    return f"its run was stopped{by} {at}{when}" + (f": {run.message}" if run.message else "")
+
+
+def _utc(seconds: float) -> str:
+    """A moment that reads the same wherever a plan is made, and whenever it is looked at."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def progress(run: RunStatus) -> str:

@@ -125,6 +125,8 @@ def drifted(found: Drift, place: Place, *, budget: int = COMMENT_BYTES) -> str:
     count = f"{len(found.entries)} resource{'' if len(found.entries) == 1 else 's'}"
     lines = [f"- {escaped(entry.address)}: {message_of(entry.message)}" for entry in found.entries]
     told = f"{count} not as stack {escaped(found.stack)} says:" if lines else "No drift."
+    unseen = [f"- {escaped(entry.address)}: {message_of(entry.message)}" for entry in found.errors]
+    told += "\n\nCould not be looked at:\n\n" + "\n".join(unseen) if unseen else ""
     head = f"{drift_key(place)}\n### Drift on {escaped(found.target)}\n\n{told}\n\n"
     section = Section(0, lines, title="Drift")
     excess = len(head.encode()) + section.size + NOTE_BYTES - budget

@@ -342,6 +342,10 @@ class RunStatus(Frozen):
     mlflow_url: str | None = None
     spent_s: float = 0.0
     """worker time of the segments that have ended"""
+    stopped_by: str | None = None
+    """who asked for the stop, of a run that a person has stopped"""
+    ended: float | None = None
+    """when it came to where it is; None while it waits or works"""
     model: ModelRef | None = None
     """the base model as its first worker resolved it; the run keeps to it"""
     trainer: str | None = None

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from any_stack import SCRIPTS, applied, stacks
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from arena_gitops.app import Consent, World, apply, plan
@@ -44,6 +44,7 @@ def what_it_did(run):
 @given(stacks())
 @FEW
 def test_what_was_destroyed_comes_back_for_nothing(stack):
+    assume(all(resource.spec.get("reuse", True) for resource in stack.resources.values()))
     world = World(MemoryPlatform(runs=RunScript.completes()))
     applied(world, stack)
     planned = plan(world, stack.state(), target="local", scope=DESTROY)

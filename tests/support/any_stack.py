@@ -2,10 +2,11 @@
 
 from hypothesis import assume
 from hypothesis import strategies as st
-from stacks import REWARD, ROWS, Stack
+from stacks import REWARD, ROWS, Stack, manifest
 
 from arena_gitops.app import Consent, apply, plan
 from arena_gitops.platforms.scripted import RunScript
+from arena_gitops.spec.on_change import distinct_of
 
 EXPERIMENTS = st.fixed_dictionaries(
     {},
@@ -17,6 +18,17 @@ EXPERIMENTS = st.fixed_dictionaries(
         "tier": st.sampled_from([None, "medium", "large"]),
         "budget": st.sampled_from([{}, {"max_runtime_s": 60.0}, {"max_runtime_s": 90.0, "max_credits": 2}]),
         "on_upstream_change": st.sampled_from([{}, {"dataset": "new_version"}, {"dataset": "ignore"}]),
+        "reuse": st.just(False),
+        "notes": st.sampled_from(["", "long"]),
+        "priority": st.sampled_from([0, 5]),
+        "lifecycle": st.sampled_from(
+            [
+                {},
+                {"protect": False, "replace_policy": "keep_old"},
+                {"protect": False, "ignore_remote_changes": ["description", "owner"]},
+                {"protect": False, "on_change": {"training.max_steps": "new_version"}},
+            ]
+        ),
         "set": st.fixed_dictionaries(
             {},
             optional={
@@ -31,12 +43,15 @@ EXPERIMENTS = st.fixed_dictionaries(
 
 @st.composite
 def stacks(draw):
-    rows = draw(st.sampled_from([ROWS, ROWS + "a,b\n"]))
+    rows = draw(st.sampled_from([ROWS, ROWS + "a,b\n", ROWS.replace("\n", "\r\n")]))
     source = draw(st.sampled_from([REWARD, REWARD + "# a comment\n", REWARD.replace("-1", "0")]))
     stack = Stack().dataset(rows=rows).reward(source=source)
     for name in draw(st.lists(st.sampled_from(["one", "two", "three"]), unique=True, max_size=3)):
         base = draw(st.sampled_from([None, *(a.name for a in stack.resources if a.kind == "experiment")]))
-        stack.experiment(name, base=base, **draw(EXPERIMENTS))
+        fields = draw(EXPERIMENTS)
+        if named := fields.get("lifecycle", {}).get("on_change"):
+            fields["distinct"] = distinct_of({"manifest": manifest(fields.get("set"))}, named)
+        stack.experiment(name, base=base, **fields)
         if draw(st.booleans()):
             stack.deployment(
                 name, experiment=name, checkpoint=draw(st.sampled_from(["best", "step_10", "@champion"]))

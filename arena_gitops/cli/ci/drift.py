@@ -15,6 +15,7 @@ from arena_gitops.cli.session import Session
 from arena_gitops.cli.stack import Repository
 from arena_gitops.cli.target import connect
 from arena_gitops.plan.drift import drift as find_drift
+from arena_gitops.plan.drift import stored_files
 from arena_gitops.platforms.github import GitHub, Issue
 from arena_gitops.report import notices
 
@@ -38,12 +39,15 @@ def drift(ctx: click.Context, *, target: str | None, namespace: str) -> None:
         connect(choice, os.environ, say=session.say, run_named=False, book=repository.desired.resources)
     )
     planned, observed = app.compare(platform, repository.desired, target=choice.name)
-    found = find_drift(planned, repository.desired, observed)
+    lost = platform.missing_blobs(sorted(stored_files(observed)))
+    found = find_drift(planned, repository.desired, observed, lost)
     place = place_of(actions, repository.root, choice.name).place
     body = notices.drifted(found, place)
     click.echo(body)
     actions.summarise(body)
     actions.output(drift=str(bool(found.entries)).lower())
+    if found.status == "errored" and not found.entries:
+        return  # what could not be looked at is no reason to close an issue
     _keep(open_github(session, actions), notices.drift_key(place), body, found.target, bool(found.entries))
 
 

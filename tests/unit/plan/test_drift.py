@@ -5,9 +5,14 @@ from dataclasses import replace
 import pytest
 from stacks import small
 
-from arena_gitops.plan.drift import drift
+from arena_gitops.plan.cosmetic import trained_rows
+from arena_gitops.plan.drift import drift, stored_files
+from arena_gitops.plan.wording import held
 from arena_gitops.platforms.scripted import RunScript
-from arena_gitops.spec.wire import Provenance
+from arena_gitops.spec.digest import digests_in
+from arena_gitops.spec.job import RunStatus
+from arena_gitops.spec.resource import Address
+from arena_gitops.spec.wire import AliasChoice, Provenance
 
 
 @pytest.fixture
@@ -54,3 +59,42 @@ def test_a_difference_names_the_fields_and_the_commit_it_was_applied_from(scene)
     found = drift(here.plan(after), state, here.platform.observe(after.owner))
     (entry,) = found.entries
     assert entry.message == "differs in description; last applied from 0123456789ab"
+
+
+def seen(here, stack, lost=frozenset()):
+    return drift(here.plan(stack), stack.state(), here.platform.observe(stack.owner), lost)
+
+
+def test_a_file_that_the_platform_has_lost_is_a_matter_of_integrity(scene):
+    here = scene().applied(small())
+    (rows,) = digests_in(trained_rows(here.document(small(), "dataset/words").spec))
+    assert rows in stored_files(here.platform.observe(small().owner))
+    found = seen(here, small(), frozenset({rows}))
+    assert found.status == "drifted"
+    assert [(e.address, e.code) for e in found.entries] == [
+        ("dataset/words", "integrity"),
+        ("experiment/words-grpo", "integrity"),
+    ]
+
+
+def test_what_could_not_be_looked_at_is_neither_drift_nor_none(scene):
+    here = scene().applied(small(), small().deployment(checkpoint="@champion"))
+    stack = small().deployment(checkpoint="@champion")
+    observed = here.platform.observe(stack.owner)
+    at = Address.parse("deployment/words")
+    choice = AliasChoice(alias="champion", known=False, message="MLflow does not answer")
+    status = observed.resources[at].deployment.model_copy(update={"choice": choice})
+    document = observed.resources[at].model_copy(update={"deployment": status})
+    unseen = replace(observed, resources={**observed.resources, at: document})
+    found = drift(here.plan(stack), stack.state(), unseen)
+    assert (found.status, found.entries) == ("errored", ())
+    assert [(e.address, e.code, e.message) for e in found.errors] == [
+        ("deployment/words", "unknown", "MLflow does not answer")
+    ]
+
+
+def test_it_is_said_who_stopped_a_run_and_when():
+    run = RunStatus(
+        run_id="r", experiment="e", fingerprint="f", state="stopped", max_steps=9, stopped_by="ana", ended=0.0
+    )
+    assert held(run) == "its run was stopped by ana at step 0 of 9 (1970-01-01 00:00 UTC)"

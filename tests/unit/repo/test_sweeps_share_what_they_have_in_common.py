@@ -9,6 +9,7 @@ import pytest
 from arena_gitops.repo.load import load
 from arena_gitops.spec.alike import Alike
 from arena_gitops.spec.manifest.parse import parse_manifest
+from arena_gitops.spec.stored import stored
 from arena_gitops.spec.wire import ExperimentSpec
 
 BENCH = Path(__file__).parents[3] / "runner" / "bench"
@@ -36,7 +37,7 @@ def test_the_generator_makes_as_many_resources_as_were_asked_for(sweep):
 def test_a_stored_experiment_is_what_the_wire_makes_of_it(sweep):
     for resource in experiments(sweep):
         spec = dict(resource.spec)
-        assert ExperimentSpec.model_validate(spec).model_dump(mode="json") == spec
+        assert stored(ExperimentSpec.model_validate(spec)) == spec
         assert parse_manifest(copy.deepcopy(spec["manifest"])).manifest.normal() == spec["manifest"]
 
 

@@ -162,10 +162,10 @@ def get_logs(
 
 
 @router.post("/runs/{run_id}/stop")
-def stop_run(world: TheWorld, _caller: Editor, run_id: str) -> RunStatus:
+def stop_run(world: TheWorld, caller: Editor, run_id: str) -> RunStatus:
     """Ask a run to stop at its next iteration's end; one that has ended stays as it is."""
     with world.store.write() as session:
-        runs.stop(runs.get(session, run_id), "user", world.clock())
+        runs.stop(runs.get(session, run_id), "user", world.clock(), by=caller.subject)
         session.flush()
         answer = runs.status(session, world, run_id)
     world.bell.ring()

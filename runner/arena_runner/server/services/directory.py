@@ -49,11 +49,11 @@ def run_of(session: Session, name: str) -> RunPair:
     return runs.get(session, run_id)
 
 
-def stop(world: World, name: str) -> RunStatus:
+def stop(world: World, name: str, by: str) -> RunStatus:
     """Ask an experiment's run to stop."""
     with world.store.write() as session:
         pair = run_of(session, name)
-        runs.stop(pair, "user", world.clock())
+        runs.stop(pair, "user", world.clock(), by=by)
         session.flush()
         status = runs.status(session, world, pair.run.id)
     world.bell.ring()

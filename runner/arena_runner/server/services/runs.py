@@ -123,10 +123,11 @@ def users(session: Session, run_id: str) -> list[ResourceRow]:
     return list(session.scalars(query.where(VersionRow.run_id == run_id, ~ResourceRow.retired)))
 
 
-def stop(pair: RunPair, cause: str, now: float) -> None:
+def stop(pair: RunPair, cause: str, now: float, *, by: str | None = None) -> None:
     """Ask a run to stop; a queued one stops at once, an ended one stays as it is."""
     if RunState(pair.state.state).ended:
         return
+    pair.run.stopped_by = by
     pair.run.wanted, pair.run.stop_cause = "stop", cause
     if pair.state.state == RunState.QUEUED:
         settle_stop(pair, now)
@@ -257,6 +258,8 @@ def describe(pair: RunPair, checkpoints: Mapping[str, tuple[Checkpoint, ...]], w
         warnings=summary.warnings,
         mlflow_url=_mlflow_url(pair.state, world),
         spent_s=round(pair.state.spent_s, 3),
+        stopped_by=pair.run.stopped_by if pair.run.stop_cause == BY_A_PERSON else None,
+        ended=pair.state.updated if RunState(pair.state.state).ended else None,
         model=ModelRef.model_validate(pair.state.model) if pair.state.model else None,
         trainer=summary.trainer,
         request_id=pair.run.request_id,

@@ -26,6 +26,7 @@ from arena_gitops.spec.job import (
 from arena_gitops.spec.manifest import Manifest, ManifestError, ParsedManifest, parse_manifest
 from arena_gitops.spec.manifest.environment import GymEnvironment, OfflineEnvironment, TextEnvironment
 from arena_gitops.spec.manifest.sections import TextNetwork
+from arena_gitops.spec.stored import stored
 from arena_gitops.spec.wire import CheckRequest, CheckResult, ExperimentSpec, ResourceDocument
 from arena_runner.checks import run_checks
 from arena_runner.checks.reward import SAMPLE
@@ -298,11 +299,11 @@ def _fingerprint(kind: str, source: RewardInput | EnvironmentInput) -> Fingerpri
 def _put(
     world: World, wanted: Submission, spec: ExperimentSpec, parents: list[Fingerprint]
 ) -> ResourceDocument:
-    stored = spec.model_dump(mode="json")
-    identity = fingerprint_of("experiment", stored, parents).run
+    kept = stored(spec)
+    identity = fingerprint_of("experiment", kept, parents).run
     name = wanted.name or _made_name(spec, identity)
     rerun = _rerun(world, name, identity)
-    return imperative.put(world, "experiment", name, {**stored, "rerun": rerun}, parents=parents, rerun=rerun)
+    return imperative.put(world, "experiment", name, {**kept, "rerun": rerun}, parents=parents, rerun=rerun)
 
 
 def _made_name(spec: ExperimentSpec, identity: str) -> str:

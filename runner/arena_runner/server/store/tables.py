@@ -128,6 +128,8 @@ class RunRow(Base):
     """`run` or `stop`"""
     stop_cause: Mapped[str | None]
     """why `stop` is wanted: `user`, `retired`, `replaced`, `budget`"""
+    stopped_by: Mapped[str | None]
+    """who asked for the stop, where a person did"""
     request_id: Mapped[str | None]
     """of the request that made it"""
     created: Mapped[float]

@@ -17,6 +17,21 @@ def test_a_stopped_run_is_listed_and_resumes(http, submitted):
     assert resumed["run_id"] == submitted["detail"]["id"]
 
 
+def test_who_has_stopped_a_run_is_kept_until_it_goes_on(http, submitted):
+    run = f"/api/v1/runs/{submitted['detail']['id']}"
+    waiting = http.get(run).json()
+    http.post(f"{P}/experiments/jobs/stop", json={"experiment_name": "exp"})
+    stopped = http.get(run).json()
+    http.post(f"{P}/experiments/jobs/resume", json={"experiment_name": "exp", "max_steps": 200_000})
+    resumed = http.get(run).json()
+
+    assert [status["stopped_by"] for status in (waiting, stopped, resumed)] == [None, "ada", None]
+    assert (waiting["ended"], resumed["ended"]) == (None, None)
+    assert stopped["ended"] > 0
+    http.post(f"{run}/stop")
+    assert http.get(run).json()["stopped_by"] == "ada"
+
+
 def test_a_run_at_work_is_not_resumed_to_what_it_does_anyway(http, submitted):
     answer = http.post(f"{P}/experiments/jobs/resume", json={"experiment_name": "exp", "max_steps": 10})
 

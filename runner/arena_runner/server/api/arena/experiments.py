@@ -46,9 +46,10 @@ def listed(world: TheWorld, _caller: Viewer, project: Text = None) -> list[dict[
 
 
 @router.post("/experiments/jobs/stop")
-def stop(world: TheWorld, _caller: Editor, body: Experiment) -> dict[str, Any]:
+def stop(world: TheWorld, caller: Editor, body: Experiment) -> dict[str, Any]:
     """Stop at the next iteration's end; what was saved stays."""
-    return {"experiment_name": body.experiment_name, **_status(directory.stop(world, body.experiment_name))}
+    status = directory.stop(world, body.experiment_name, caller.subject)
+    return {"experiment_name": body.experiment_name, **_status(status)}
 
 
 @router.post("/experiments/jobs/resume")
