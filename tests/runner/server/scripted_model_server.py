@@ -1,7 +1,8 @@
 """A model server that speaks the real protocol and knows no model.
 
-`$ARENA_HOME/fail_probe` makes generation fail, `$ARENA_HOME/fail_ADAPTER` that of one adapter. A stream has as many
-pieces as its prompt's last word says, ten in a second.
+`$ARENA_HOME/fail_probe` makes generation fail, `$ARENA_HOME/fail_ADAPTER` that of one adapter; `$ARENA_HOME/slow_ADAPTER`
+keeps each of its streams waiting for half a second. A stream has as many pieces as its prompt's last word says, ten in a
+second.
 """
 
 import argparse
@@ -64,6 +65,8 @@ class Handler(BaseHTTPRequestHandler):
         prompt = body.get("prompt") or body["messages"][-1]["content"]
         self.send_response(200)
         self.end_headers()
+        if (HOME / f"slow_{body['adapter']}").exists():
+            time.sleep(0.5)
         last = prompt.split()[-1]
         for n in range(pieces := int(last) if last.isdigit() else 3):
             self.wfile.write(json.dumps({"text": f"{n} "}).encode() + b"\n")

@@ -1,6 +1,12 @@
 """How traffic moves to a new revision: at once, by shares of sessions, or with a gap; and what moves it back."""
 
+from collections import deque
+
 import pytest
+
+from arena_gitops.spec.serving import Rollout
+from arena_runner.server.controllers.rollouts import verdict
+from arena_runner.server.traffic import Tally
 
 pytestmark = pytest.mark.one_database  # rows are moved as `test_rollbacks` and `test_deployments` do on both
 
@@ -20,7 +26,7 @@ def rolled(shared_server, build, request):
         return server, name
 
     yield roll
-    for left in shared_server.home.glob("fail_*"):
+    for left in [*shared_server.home.glob("fail_*"), *shared_server.home.glob("slow_*")]:
         left.unlink()
 
 
@@ -32,6 +38,11 @@ def ask(server, name, session=None):
     body = {"model": name, "messages": [{"role": "user", "content": "hi"}]}
     headers = {"x-session-id": session} if session else {}
     return server.http.post("/v1/chat/completions", json=body, headers=headers)
+
+
+def streamed(server, name):
+    body = {"model": name, "messages": [{"role": "user", "content": "say 1"}], "stream": True}
+    return server.http.post("/v1/chat/completions", json=body).text
 
 
 def speaker(server, name, session=None):
@@ -72,6 +83,31 @@ def test_a_canary_whose_requests_fail_is_taken_back_and_not_tried_again(rolled, 
     assert "requests failed (5% of at least 4 are allowed); r1 step_16/m1 keeps serving" in held["message"]
     assert held["refused"]
     assert {speaker(server, name) for _ in range(20)} == {f"{name}@1"}
+
+
+def test_a_canary_whose_streams_begin_late_is_taken_back(rolled, build):
+    server, name = rolled(**CANARY, max_first_token=0.4)
+    build.until(lambda: states(server, name).get(2) == "canary")
+    (server.home / f"slow_{name}.r2").touch()
+    for _ in range(CANARY["min_requests"]):
+        assert "data: " in streamed(server, f"{name}@2")
+    held = build.until(lambda: (d := status(server, name))["state"] == "held" and d)
+    assert "half of its streams began after " in held["message"]
+    assert "(at most 0.4 s); r1 step_16/m1 keeps serving" in held["message"]
+    assert states(server, name) == {1: "serving", 2: "failed"}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        ([0.5] * 3, None),  # too few to judge by
+        ([0.1, 0.1, 0.1, 9.0], None),  # one slow stream is no slow model
+        ([0.1, 0.5, 0.5, 0.5], "half of its streams began after 0.5 s (at most 0.4 s)"),
+    ],
+)
+def test_streams_are_judged_by_the_middle_one_once_there_are_enough(seconds, told):
+    rollout = Rollout(type="canary", min_requests=4, max_first_token=0.4)
+    assert verdict(Tally(len(seconds), 0, deque(seconds)), rollout) == told
 
 
 def test_what_took_over_and_does_badly_is_taken_back_by_itself(rolled, build):
