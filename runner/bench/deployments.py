@@ -84,6 +84,7 @@ def measured(model: Path, count: int, dtype: str) -> dict[str, Any]:
             for number, name in enumerate(names):
                 live.put("deployment", name, deployment(number))
                 until(lambda name=name: answers(live, name), 300, 0.2)
+                sys.stderr.write(f"{name} answers; {tree_pss(pid) >> 20} MiB\n")
                 if number == 0:
                     time.sleep(3)
                     figures["one"] = tree_pss(pid)

@@ -1,7 +1,7 @@
 """One streaming pass over a dataset file: are the columns there, is anything empty, doubled or of an odd type?
 
-Memory does not grow with the text, only by one 8-byte hash per row. Nothing here needs a model; tokenised
-lengths are reported by the run itself.
+Memory does not grow with the text, only by two 8-byte hashes per row. Nothing here needs a model; what is measured with
+its tokenizer is in `lengths.py`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from typing import Any
 
 from arena_gitops.spec.job import COLUMNS, DatasetCategory, DatasetInput
 from arena_gitops.spec.wire import CheckResult
+from arena_runner.checks.lengths import Lengths
 from arena_runner.data import DataError, records
 
 LONGEST_SAMPLE = 120
+FEW, LOPSIDED = 20, 0.9
+"""pairs, and the share of them from which on their lengths tell the chosen one"""
 
 
 @dataclass(slots=True)
@@ -31,19 +34,29 @@ class Tally:
     types: Counter[tuple[str, str]] = field(default_factory=Counter)
     doubled: int = 0
     contradicting: int = 0
+    alike: int = 0
+    """rows that ask what another does, apart from case, quotes and final marks"""
     indifferent: int = 0
     """preference rows whose chosen and rejected texts are equal"""
+    longer: int = 0
+    """preference rows whose chosen text is longer than the rejected one"""
+    shorter: int = 0
     ragged: int = 0
     sample: str = ""
     answers: dict[int, int] = field(default_factory=dict)
     """hash of the asking text → hash of the rest"""
+    bare: set[int] = field(default_factory=set)
+    """hashes of the asking texts without case, quotes and final marks"""
 
 
 class DatasetCheck:
     """Checks one dataset file; `rows` afterwards holds a few rows for the reward's check."""
 
-    def __init__(self, source: DatasetInput, path: Path, *, keep: int = 8) -> None:
+    def __init__(
+        self, source: DatasetInput, path: Path, *, keep: int = 8, lengths: Lengths | None = None
+    ) -> None:
         self._source, self._path, self._keep = source, path, keep
+        self._lengths = lengths
         self._tally = Tally()
         self.rows: list[dict[str, str]] = []
 
@@ -100,6 +113,16 @@ class DatasetCheck:
         tally = self._tally
         asking, *rest = COLUMNS[self._source.category]
         question = _hash(" ".join(texts[asking].split()))
+        if question not in tally.answers:
+            bare = _hash(
+                re.sub(r"[\"'\u2018-\u201f]", "", " ".join(texts[asking].split()).casefold()).rstrip(
+                    ".,!?;: "
+                )
+            )
+            tally.alike += bare in tally.bare
+            tally.bare.add(bare)
+        if self._lengths is not None:
+            self._lengths.see(self._source.category, texts)
         answer = _hash("\0".join(texts[role] for role in rest))
         if question in tally.answers:
             same = tally.answers[question] == answer
@@ -108,6 +131,8 @@ class DatasetCheck:
         tally.answers.setdefault(question, answer)
         if self._source.category is DatasetCategory.PREFERENCE:
             tally.indifferent += texts["chosen"] == texts["rejected"]
+            tally.longer += len(texts["chosen"]) > len(texts["rejected"])
+            tally.shorter += len(texts["chosen"]) < len(texts["rejected"])
         if len(self.rows) < self._keep:
             self.rows.append(texts)
 
@@ -121,6 +146,9 @@ class DatasetCheck:
         yield self._pass("rows", f"{tally.rows} rows, {len(tally.answers)} different; the first: {first}")
         for name, message in self._remarks():
             yield self._verdict(name, "warn", message)
+        measured = self._lengths.verdict(self._source.address) if self._lengths else None
+        if measured is not None:
+            yield measured
 
     def _remarks(self) -> Iterator[tuple[str, str]]:
         tally = self._tally
@@ -131,6 +159,9 @@ class DatasetCheck:
             yield "duplicates", f"{self._share(tally.doubled)} repeat an earlier row"
         if tally.contradicting and self._source.category is DatasetCategory.REASONING:
             yield "duplicates", f"{self._share(tally.contradicting)} repeat a question with another answer"
+        if tally.alike:
+            text = f"{self._share(tally.alike)} ask what another row asks, apart from case, quotes and final marks"
+            yield "leakage", f"{text}; the two may fall on both sides of the split for evaluation"
         for (column, kind), count in tally.types.items():
             yield (
                 "types",
@@ -140,6 +171,12 @@ class DatasetCheck:
             yield "types", f"{self._share(tally.ragged)} have more fields than the header names"
         if tally.indifferent:
             yield "preferences", f"{self._share(tally.indifferent)} have equal chosen and rejected texts"
+        if (told := tally.longer + tally.shorter) >= FEW and max(
+            tally.longer, tally.shorter
+        ) >= LOPSIDED * told:
+            which = "longer" if tally.longer > tally.shorter else "shorter"
+            text = f"the chosen text is the {which} one in {self._share(max(tally.longer, tally.shorter))}"
+            yield "preferences", f"{text}; length alone tells it, and that is what would be learned"
 
     def _share(self, count: int) -> str:
         return f"{count} of {self._tally.rows} rows ({count / self._tally.rows:.1%})"

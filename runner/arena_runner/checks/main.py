@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import click
@@ -67,7 +68,7 @@ def command(
     address = str(manifest or reward or dataset)
     request = CheckRequest(address=address, manifest=normal, inputs=inputs, forecast=forecast)
     results: list[CheckResult] = []
-    for result in run_checks(request, blobs.__getitem__):
+    for result in run_checks(request, blobs.__getitem__, models=_models()):
         results.append(result)
         click.echo(result.model_dump_json() if as_json else line(result))
     summary = summarise(results)
@@ -77,6 +78,13 @@ def command(
         click.echo(summary.model_dump_json())
     if summary.failed:
         raise CheckFailedError(f"{summary.failed} of {len(results)} checks failed")
+
+
+def _models() -> Path:
+    """Where this machine keeps models."""
+    home = os.environ.get("ARENA_HOME")
+    folder = os.environ.get("ARENA_MODELS_DIR")
+    return Path(folder or (f"{home}/models" if home else "~/.local/share/arena-gitops/models")).expanduser()
 
 
 def read_manifest(path: Path) -> dict[str, JsonValue]:

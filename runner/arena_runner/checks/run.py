@@ -16,6 +16,7 @@ from arena_runner.checks.dataset import DatasetCheck
 from arena_runner.checks.environment import EnvironmentCheck
 from arena_runner.checks.forecast import Sampler, forecast, in_a_process
 from arena_runner.checks.laid_out import BlobPath, laid_out_files
+from arena_runner.checks.lengths import Lengths
 from arena_runner.checks.match import check_match
 from arena_runner.checks.reward import RewardCheck
 from arena_runner.checks.spaces_match import check_spaces
@@ -34,6 +35,7 @@ def run_checks(
     limits: Limits | None = None,
     stored: Collection[str] | None = None,
     sampler: Sampler | None = None,
+    models: Path | None = None,
 ) -> Iterator[CheckResult]:
     """Yield one verdict after the other; a failing check is a result, never an exception.
 
@@ -43,12 +45,14 @@ def run_checks(
         limits: of the sandbox.
         stored: names of the secrets that a server has; None where values come from this machine's environment.
         sampler: asks the base model, for requests with a forecast; default: a process of its own.
+        models: the folder that names of base models are looked up in.
     """
     yield from check_match(request)
     rows: Sequence[Mapping[str, str]] = ()
     dataset, reward = request.inputs.dataset, request.inputs.reward
     if dataset is not None and dataset.digest is not None:
-        check = DatasetCheck(dataset, blob_path(dataset.digest), keep=ROWS)
+        lengths = Lengths(request, models)
+        check = DatasetCheck(dataset, blob_path(dataset.digest), keep=ROWS, lengths=lengths)
         yield from check.run()
         yield from check_splits(request, check.questions)
         rows = check.rows

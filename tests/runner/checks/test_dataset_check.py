@@ -93,3 +93,29 @@ def test_gsm8k_as_published_passes(shared: Path):
         )
         statuses = {result.status for result in DatasetCheck(source, path).run()}
         assert "fail" not in statuses
+
+
+def test_questions_that_are_the_same_but_for_dress_may_leak_into_the_evaluation(verdicts):
+    found = verdicts("q,a\nWho is it?,x\nwho is  it,y\n3+4?,7\n3*4?,12\n")
+    assert found["leakage", "warn"].message.startswith("1 of 4 rows (25.0%) ask what another row asks")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "rejected", "said"), [("yes, really", "no", "longer"), ("no", "yes, really", "shorter")]
+)
+def test_preferences_that_length_alone_tells_are_warned_about(verdicts, chosen, rejected, said):
+    mapping = {"prompt": "p", "chosen": "c", "rejected": "r"}
+    rows = "".join(f"{n},{chosen},{rejected}\n" for n in range(20))
+    text = f"p,c,r\n{rows.replace(chosen, json.dumps(chosen)).replace(rejected, json.dumps(rejected))}"
+    found = verdicts(text, category="preference", mapping=mapping)
+    assert f"the chosen text is the {said} one in 20 of 20 rows" in found["preferences", "warn"].message
+
+
+def test_few_or_mixed_preferences_say_nothing_about_length(verdicts):
+    mapping = {"prompt": "p", "chosen": "c", "rejected": "r"}
+    few = verdicts("p,c,r\na,long text,x\n", category="preference", mapping=mapping)
+    mixed = "".join(
+        f"{n},{'long text' if n % 2 else 'x'},{'x' if n % 2 else 'long text'}\n" for n in range(20)
+    )
+    many = verdicts(f"p,c,r\n{mixed}", category="preference", mapping=mapping)
+    assert "preferences" not in {name for name, _ in [*few, *many]}

@@ -37,7 +37,8 @@ def checks(
     def lines() -> Iterator[bytes]:
         results: list[CheckResult] = []
         stored, sampler = secrets.names(world), _sampler(world)
-        for result in run_checks(body, world.blobs.existing, stored=stored, sampler=sampler):
+        models = world.home.models
+        for result in run_checks(body, world.blobs.existing, stored=stored, sampler=sampler, models=models):
             results.append(result)
             yield result.model_dump_json().encode() + b"\n"
         kept_checks.keep(world, body, results)
