@@ -2,13 +2,16 @@
 
 A real server with its model server and no MLflow; every deployment serves a member of its own (rank 8 on queries and
 values, random). Proportional set size of the server and everything below it, after each deployment has answered, and
-the most while all are asked at once; then what a process of its own for each would take. One JSON object.
+the most while all are asked at once. One JSON object. `--alone`: the model server without a control plane, which saves
+the proofs of ten promotions; what the control plane takes is the same for one and for ten.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
 import sys
 import tempfile
 import threading
@@ -83,7 +86,7 @@ def measured(model: Path, count: int, dtype: str) -> dict[str, Any]:
             figures = {}
             for number, name in enumerate(names):
                 live.put("deployment", name, deployment(number))
-                until(lambda name=name: answers(live, name), 300, 0.2)
+                until(lambda name=name: answers(live, name), 1200, 0.2)
                 sys.stderr.write(f"{name} answers; {tree_pss(pid) >> 20} MiB\n")
                 if number == 0:
                     time.sleep(3)
@@ -102,14 +105,46 @@ def measured(model: Path, count: int, dtype: str) -> dict[str, Any]:
     return {"model": model.name, "dtype": dtype, "deployments": count, **told}
 
 
+def alone(model: Path, count: int, dtype: str) -> dict[str, Any]:
+    """The same figures of a model server that is told to load the adapters."""
+    promotions.ADAPTERS = count
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        make_adapters(model, root)
+        command = [sys.executable, "-m", "arena_runner.cli", "serve", "--model", str(model), "--dtype", dtype]
+        environment = {**os.environ, "ARENA_MODEL_SERVER_TOKEN": "bench", "OMP_NUM_THREADS": "1"}
+        ready = root / "ready.json"
+        process = subprocess.Popen([*command, "--ready-file", str(ready)], env=environment)
+        try:
+            until(ready.exists, 300, 0.2)
+            url, headers = json.loads(ready.read_text())["url"], {"Authorization": "Bearer bench"}
+            with httpx.Client(base_url=url, headers=headers, timeout=300, trust_env=False) as http:
+                figures = {}
+                for number in range(count):
+                    load = {"name": f"d{number}@1", "path": str(root / f"m{number}")}
+                    http.post("/adapters", json=load).raise_for_status()
+                    http.post("/generate", json={"adapter": load["name"], **ASK}).raise_for_status()
+                    if number == 0:
+                        figures["one"] = tree_pss(process.pid)
+                figures["many"] = tree_pss(process.pid)
+        finally:
+            process.terminate()
+            process.wait(60)
+    ratio = round(figures["many"] / figures["one"], 3)
+    told: dict[str, Any] = {f"{name}_mib": value >> 20 for name, value in figures.items()}
+    return {"model": model.name, "dtype": dtype, "adapters": count, **told, "ratio": ratio}
+
+
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--deployments", type=int, default=10)
+    parser.add_argument("--alone", action="store_true", help="No control plane.")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="bfloat16")
     given = parser.parse_args()
-    figures = measured(given.model.expanduser(), given.deployments, given.dtype)
+    measure = alone if given.alone else measured
+    figures = measure(given.model.expanduser(), given.deployments, given.dtype)
     sys.stdout.write(json.dumps(figures, indent=1) + "\n")
 
 

@@ -34,8 +34,12 @@ from arena_runner.sandbox import (
 )
 
 TOLERANCE = 1e-6
-SAMPLE: Mapping[str, str] = {"question": "What is 6 * 7?", "answer": "6 * 7 = 42\n#### 42"}
-"""asked when there is no dataset to take rows from"""
+SAMPLES: Sequence[Mapping[str, str]] = (
+    {"question": "What is 6 * 7?", "answer": "6 * 7 = 42\n#### 42"},
+    {"question": "What is 20 - 9?", "answer": "20 - 9 = 11\n#### 11"},
+    {"question": "What is half of 64?", "answer": "64 / 2 = 32\n#### 32"},
+)
+"""asked when there are no rows of a dataset and no cases"""
 HUGE = "word " * 50_000
 QUOTED = 60
 """Characters of a completion that name a sample."""
@@ -92,7 +96,11 @@ class RewardCheck:
         """Prepare; `stored` are the secrets of a server, which gives their values to runs only."""
         self._reward, self._files, self._stored = reward, files, stored
         self._setting = setting
-        self._rows = [row for row in rows if "question" in row and "answer" in row] or [SAMPLE]
+        self._rows = (
+            [row for row in rows if "question" in row and "answer" in row]
+            or [{"question": case.question, "answer": case.answer} for case in reward.cases]
+            or list(SAMPLES)
+        )
         self._limits = limits or Limits()
         self.broken = False
         """whether a verdict was that it cannot be used"""

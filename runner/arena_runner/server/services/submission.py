@@ -29,7 +29,7 @@ from arena_gitops.spec.manifest.sections import TextNetwork
 from arena_gitops.spec.stored import stored
 from arena_gitops.spec.wire import CheckRequest, CheckResult, ExperimentSpec, ResourceDocument
 from arena_runner.checks import run_checks
-from arena_runner.checks.reward import SAMPLE
+from arena_runner.checks.reward import SAMPLES
 from arena_runner.checks.run import laid_out
 from arena_runner.sandbox import RewardError, RewardPool, ScoreRow
 from arena_runner.server import gymnasium_ids, kept_checks
@@ -264,7 +264,7 @@ def _checked(
 
 
 def _sampled(world: World, reward: RewardInput, completion: str) -> Remark:
-    row = ScoreRow(SAMPLE["question"], SAMPLE["answer"], completion)
+    row = ScoreRow(SAMPLES[0]["question"], SAMPLES[0]["answer"], completion)
     try:
         with laid_out(reward, world.blobs.existing) as files, RewardPool(reward, files) as pool:
             score = pool.score([row])[0]
