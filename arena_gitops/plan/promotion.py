@@ -80,7 +80,7 @@ def _annotated(
 
 def _rollback(spec: Mapping[str, Any]) -> str:
     """The repository goes back to work that was done before: only the gate's minimum and the probe have a say."""
-    checkpoint, gate = str(spec.get("checkpoint", "best")), dict(spec.get("gate") or {})
+    checkpoint, gate = _rule(spec), dict(spec.get("gate") or {})
     if checkpoint.startswith("@"):
         return _note(spec, None, None)
     least = gate.get("min")
@@ -89,7 +89,7 @@ def _rollback(spec: Mapping[str, Any]) -> str:
 
 
 def _note(spec: Mapping[str, Any], awaited: str | None, experiment: ResourceDocument | None) -> str:
-    checkpoint = str(spec.get("checkpoint", "best"))
+    checkpoint = _rule(spec)
     gate = _gate(spec.get("gate"))
     if checkpoint.startswith("@"):
         return f"serves what people mark with alias {checkpoint[1:]}{gate}; only an apply moves it"
@@ -183,6 +183,16 @@ def _promoted(
             "idempotency_key": sha256_json([change.address, etag, change.fingerprint.new, choice.digest]),
             "notes": (*change.notes, warning) if warning else change.notes,
         }
+    )
+
+
+def _rule(spec: Mapping[str, Any]) -> str:
+    """The checkpoint's rule in words."""
+    rule, best = str(spec.get("checkpoint", "best")), spec.get("best")
+    if not best:
+        return rule
+    return (
+        f"{rule} ({'lowest' if best.get('mode') == 'min' else 'highest'} {best.get('metric', 'eval/reward')})"
     )
 
 

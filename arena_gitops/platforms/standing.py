@@ -6,12 +6,17 @@ from arena_gitops.spec.job import Checkpoint, RunStatus
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import DeploymentSpec, DeploymentStatus
 
+FITNESS = frozenset({"fitness", "eval/reward"})
+
 
 def resolved(
     address: Address, spec: DeploymentSpec, now: DeploymentStatus, status: RunStatus
 ) -> DeploymentStatus:
     """A standing choice over a run that has completed."""
-    chosen = _chosen(status, spec.checkpoint)
+    if spec.best is not None and spec.best.metric not in FITNESS:
+        return _held(now, f"no checkpoint has {spec.best.metric}: only fitness is kept here")
+    lowest = spec.best is not None and spec.best.mode == "min"
+    chosen = _lowest(status) if lowest else _chosen(status, spec.checkpoint)
     if chosen is None:
         have = ", ".join(checkpoint.label for checkpoint in status.checkpoints) or "none"
         return _held(now, f"no checkpoint {spec.checkpoint}; there are: {have}")
@@ -27,6 +32,11 @@ def resolved(
         digest=chosen.digest,
         url=f"memory:///i/{address.name}",
     )
+
+
+def _lowest(status: RunStatus) -> Checkpoint | None:
+    scored = [c for c in status.checkpoints if c.fitness is not None]
+    return min(scored, key=lambda c: (c.fitness or 0.0, c.step, c.member), default=None)
 
 
 def _chosen(status: RunStatus, checkpoint: str) -> Checkpoint | None:

@@ -130,6 +130,7 @@ class Export:
 
     def _deployment(self, _name: str, spec: Mapping[str, Any], _place: str) -> dict[str, Any]:
         more = {
+            "best": spec.get("best"),
             "gate": _said(spec["gate"]) if spec.get("gate") else None,
             "strategy": spec.get("strategy") or None,
             "tier": spec.get("tier"),

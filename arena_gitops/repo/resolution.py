@@ -19,7 +19,7 @@ from arena_gitops.spec.kinds.environment import Environment
 from arena_gitops.spec.kinds.project import Project
 from arena_gitops.spec.kinds.reward import Reward
 from arena_gitops.spec.resource import Address
-from arena_gitops.spec.wire import DeploymentSpec, Gate, Provenance
+from arena_gitops.spec.wire import Best, DeploymentSpec, Gate, Provenance
 from arena_gitops.state import Blob, DesiredResource
 
 Input = Found[DatasetInput] | Found[RewardInput] | Found[EnvironmentInput]
@@ -64,6 +64,7 @@ class Resolution:
             **envelope(resource),
             experiment=resource.experiment.name,
             checkpoint=resource.checkpoint,
+            best=Best(**resource.best.model_dump()) if resource.best else None,
             gate=Gate(**resource.gate.model_dump()) if resource.gate else None,
             strategy=resource.strategy.stored(),
             limits=resource.limits.model_dump(mode="json", exclude_none=True),
@@ -71,7 +72,7 @@ class Resolution:
             engine=resource.engine,
         )
         # as stored before there were any
-        unwritten = {name for name in ("limits", "engine") if not getattr(spec, name)}
+        unwritten = {name for name in ("limits", "engine", "best") if not getattr(spec, name)}
         self._add(
             entry, spec.model_dump(mode="json", exclude=unwritten), spans_of(entry, {}), parents=[parent]
         )

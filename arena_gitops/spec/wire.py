@@ -293,6 +293,13 @@ class Gate(Frozen):
     min_delta: float | None = None
 
 
+class Best(Frozen):
+    """By which figure the best checkpoint is chosen."""
+
+    metric: str = "eval/reward"
+    mode: Literal["max", "min"] = "max"
+
+
 class DeploymentSpec(Traffic):
     """`spec` of a stored deployment."""
 
@@ -302,6 +309,7 @@ class DeploymentSpec(Traffic):
     lifecycle: dict[str, JsonValue] = Field(default_factory=dict)
     experiment: Name
     checkpoint: str = "best"
+    best: Best | None = None
     gate: Gate | None = None
     tier: str | None = None
     engine: Literal["torch", "vllm"] | None = None

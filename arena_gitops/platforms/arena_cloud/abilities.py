@@ -178,6 +178,8 @@ def _deployment(spec: Mapping[str, Any]) -> Iterator[str]:
         yield "nobody can mark a checkpoint with an alias on this platform; write best, or step_N"
     elif "/" in checkpoint:
         yield "members have no names on this platform; write best, or step_N"
+    if spec.get("best"):
+        yield "this platform chooses the best checkpoint by its own fitness; leave best out"
     metric = (spec.get("gate") or {}).get("metric", "eval/reward")
     if spec.get("gate") and metric not in REWARD_METRICS:
         yield f"this platform does not say {metric} of a checkpoint; a gate can only ask for eval/reward"

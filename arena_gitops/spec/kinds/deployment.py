@@ -39,6 +39,13 @@ class Gate(Frozen):
         return self
 
 
+class Best(Frozen):
+    """By which figure `checkpoint: best` chooses; the earliest step where several are equal, never one that is no number."""
+
+    metric: Annotated[str, Field(min_length=1)] = "eval/reward"
+    mode: Literal["max", "min"] = "max"
+
+
 class Strategy(Frozen):
     """How traffic moves to a new revision, and what moves it back."""
 
@@ -93,6 +100,8 @@ class Deployment(Referring):
     kind: Literal["Deployment"]
     experiment: RefField
     checkpoint: CheckpointText = "best"
+    best: Best | None = None
+    """default: the highest fitness"""
     gate: Gate | None = None
     strategy: Strategy = Strategy()
     limits: Limits = Limits()
@@ -105,6 +114,12 @@ class Deployment(Referring):
     def choice(self) -> Choice:
         """The checkpoint it asks for."""
         return Choice.parse(self.checkpoint)
+
+    @model_validator(mode="after")
+    def _only_best_is_chosen_by_a_figure(self) -> Self:
+        if self.best is not None and self.checkpoint != "best":
+            raise ValueError(f"best says how checkpoint: best chooses; this is {self.checkpoint}")
+        return self
 
     def references(self) -> tuple[Reference, ...]:
         """The experiment whose checkpoint is served."""

@@ -1,14 +1,15 @@
 """Which checkpoint a rule names: `best`, `step_N`, `step_N/mK`. Pure.
 
-`best` is the export with the highest fitness, ties going to the earliest step and then the lowest member; NaN
-never wins. `step_N` is the fittest of the exports at the greatest step at or before N.
+`best` is the export with the highest fitness, or the one that is best by another figure, ties going to the earliest
+step and then the lowest member; NaN never wins. `step_N` is the fittest of the exports at the greatest step at or before N.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Literal
 
 from arena_gitops.spec.job import Checkpoint
 
@@ -23,6 +24,16 @@ def best(checkpoints: Iterable[Checkpoint]) -> Checkpoint | None:
     """The fittest; None when nothing has a fitness."""
     scored = [c for c in checkpoints if _scored(c)]
     return min(scored, key=_rank, default=None)
+
+
+def best_by(
+    checkpoints: Iterable[Checkpoint], figures: Mapping[tuple[int, int], float], mode: Literal["max", "min"]
+) -> Checkpoint | None:
+    """The best by a figure of their evaluations, by step and member; None when none has one that is a number."""
+    told = [(figures.get((c.step, c.member), math.nan), c) for c in checkpoints]
+    sign = -1 if mode == "max" else 1
+    ranked = [((sign * value, c.step, c.member), c) for value, c in told if math.isfinite(value)]
+    return min(ranked, key=lambda one: one[0], default=(None, None))[1]
 
 
 def fittest_at(checkpoints: Iterable[Checkpoint], step: int) -> Checkpoint | None:

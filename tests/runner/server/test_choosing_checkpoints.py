@@ -3,7 +3,7 @@
 import pytest
 
 from arena_gitops.spec.job import Checkpoint
-from arena_runner.server.choice import NoCheckpointError, best, choose, listing
+from arena_runner.server.choice import NoCheckpointError, best, best_by, choose, listing
 
 DIGEST = "sha256:" + "0" * 64
 
@@ -54,6 +54,24 @@ def test_ties_go_to_the_earliest_step_and_then_the_lowest_member():
 def test_an_export_without_fitness_is_never_best():
     assert best((export(8, 0, None), export(16, 0, -5.0))).label == "step_16/m0"
     assert best((export(8, 0, None),)) is None
+
+
+@pytest.mark.parametrize(
+    ("figures", "mode", "label"),
+    [
+        ({(8, 1): 0.9, (16, 0): 0.1}, "max", "step_8/m1"),
+        ({(8, 1): 0.9, (16, 0): 0.1}, "min", "step_16/m0"),
+        ({(24, 0): 0.5, (16, 1): 0.5, (16, 0): 0.5}, "min", "step_16/m0"),
+        ({(8, 1): float("nan"), (24, 2): -3.0}, "max", "step_24/m2"),
+        ({(8, 1): float("inf"), (24, 2): 3.0}, "max", "step_24/m2"),
+    ],
+)
+def test_best_by_another_figure_is_its_highest_or_lowest_and_the_earliest_of_equals(figures, mode, label):
+    assert best_by(EXPORTS, figures, mode).label == label
+
+
+def test_nothing_is_best_by_a_figure_that_nothing_has():
+    assert best_by(EXPORTS, {(1, 1): 0.5}, "max") is None
 
 
 def test_a_long_list_is_cut():

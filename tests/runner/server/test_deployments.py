@@ -38,6 +38,19 @@ def test_best_is_promoted_when_the_run_ends(shared_server, build):
     assert says(server, "waits") == 'waits.r1 says {"member": 1, "step": 16}'
 
 
+def test_best_may_be_the_lowest_of_another_figure(shared_server, build):
+    apply_both(shared_server, build, "lowest", best={"metric": "correct", "mode": "min"})
+    assert wait_for(shared_server, build, "serving", "lowest")["checkpoint"] == "step_16/m0"
+
+
+def test_best_by_a_figure_nobody_measured_holds_and_names_those_there_are(shared_server, build):
+    apply_both(shared_server, build, "charming", best={"metric": "eval/charm"})
+    held = wait_for(shared_server, build, "held", "charming")
+    assert held["message"] == (
+        "no checkpoint has eval/charm, which best asks for; evaluations tell correct, eval/reward, fitness"
+    )
+
+
 def test_a_gate_that_is_not_reached_holds_with_the_figures(shared_server, build):
     apply_both(shared_server, build, "gated", gate={"metric": "eval/reward", "min": 0.6})
     held = wait_for(shared_server, build, "held", "gated")

@@ -145,6 +145,7 @@ def test_a_running_run_and_its_coming_promotion_are_no_changes(scene):
         ({"checkpoint": "@champion"}, Action.PENDING, "champion"),
         ({"gate": {"metric": "eval/reward", "min": 2.0, "min_delta": None}}, Action.HELD, "2"),
         ({"checkpoint": "step_1"}, Action.HELD, "no checkpoint step_1"),
+        ({"best": {"metric": "eval/loss", "mode": "min"}}, Action.HELD, "no checkpoint has eval/loss"),
     ],
 )
 def test_a_deployment_that_does_not_serve_says_why(scene, deployment, action, text):

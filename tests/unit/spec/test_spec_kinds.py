@@ -198,6 +198,11 @@ def test_a_gate_asks_for_something():
     assert "needs 'min', 'min_delta' or both" in messages({**DEPLOYMENT, "gate": {"metric": "eval/reward"}})
 
 
+def test_only_best_is_chosen_by_a_figure():
+    assert read({**DEPLOYMENT, "best": {"metric": "eval/loss", "mode": "min"}}).best.mode == "min"
+    assert "this is step_8" in messages({**DEPLOYMENT, "checkpoint": "step_8", "best": {"mode": "min"}})
+
+
 @pytest.mark.parametrize("name", ["", "A", "a_b", "-a", "a" * 64, "a/b"])
 def test_a_name_is_lower_case_with_inner_dashes(name):
     assert "expected a name of lower case letters" in messages({**PROJECT, "name": name})

@@ -5,15 +5,16 @@ Looks only at the store. Whether and how the answer gets onto a model server is 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import select
+from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from arena_gitops.spec.job import Checkpoint, RunState
 from arena_gitops.spec.wire import DeploymentSpec, ExperimentSpec, Gate
-from arena_runner.server.choice import NoCheckpointError, choose
+from arena_runner.server.choice import NoCheckpointError, best_by, choose
 from arena_runner.server.services import runs
 from arena_runner.server.services.deployments import Pin
 from arena_runner.server.services.experiments import current_version
@@ -107,9 +108,37 @@ def _standing(session: Session, row: ResourceRow, spec: DeploymentSpec) -> Targe
         return waiting
     try:
         exports = runs.checkpoints_of(session, [pair.run.id]).get(pair.run.id, ())
-        return Target(pair.run, version.version, choose(spec.checkpoint, exports))
+        return Target(pair.run, version.version, _chosen(session, pair.run.id, spec, exports))
     except NoCheckpointError as problem:
         return Waiting("held", str(problem))
+
+
+def _chosen(session: Session, run_id: str, spec: DeploymentSpec, exports: Sequence[Checkpoint]) -> Checkpoint:
+    """What the rule names; `best` by the figure it asks for. Raises NoCheckpointError."""
+    if spec.best is None or spec.checkpoint != "best":
+        return choose(spec.checkpoint, exports)
+    figures, known = {}, {"fitness", "eval/reward"}
+    for body in session.scalars(_evaluations(run_id)):
+        values = _figures(body)
+        known |= values.keys()
+        if spec.best.metric in values:
+            figures[body["step"], body["member"]] = float(values[spec.best.metric])
+    found = best_by(exports, figures, spec.best.mode)
+    if found is None:
+        raise NoCheckpointError(
+            f"no checkpoint has {spec.best.metric}, which best asks for; evaluations tell {', '.join(sorted(known))}"
+        )
+    return found
+
+
+def _evaluations(run_id: str) -> Select[dict[str, Any]]:
+    query = select(EventRow.body).where(EventRow.run_id == run_id, EventRow.type == "evaluation")
+    return query.order_by(EventRow.position)
+
+
+def _figures(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What an evaluation tells, by the names that gates use."""
+    return {"fitness": body["fitness"], "eval/reward": body["fitness"], **body["values"]}
 
 
 def _unfinished(pair: RunPair, version: VersionRow, spec: DeploymentSpec) -> Waiting | None:
@@ -173,16 +202,9 @@ def _comparable(session: Session, run: RunRow, serving: RevisionRow) -> bool:
 def _measure(session: Session, place: Place, metric: str, fitness: float | None) -> float | None:
     """A checkpoint's figure: of its evaluation, or of the test split if it was scored there."""
     run_id, step, member = place
-    query = select(EventRow.body).where(EventRow.run_id == run_id, EventRow.type == "evaluation")
-    for body in session.scalars(query.order_by(EventRow.position)):
-        if (body["step"], body["member"]) == (step, member):
-            values: dict[str, Any] = {
-                "fitness": body["fitness"],
-                "eval/reward": body["fitness"],
-                **body["values"],
-            }
-            if metric in values:
-                return float(values[metric])
+    for body in session.scalars(_evaluations(run_id)):
+        if (body["step"], body["member"]) == (step, member) and metric in (values := _figures(body)):
+            return float(values[metric])
     if metric in {"fitness", "eval/reward"}:
         return fitness
     return _tested(session, place, metric)
