@@ -321,7 +321,7 @@ def test_packages_that_are_not_to_be_had_end_the_run_in_words_and_not_the_worker
     living = [p for p in site.processes.values() if p.poll() is None]
     ended = site.wait(site.submit(lab, "missing", requiring(lab, job_of(lab), "arenaprobe>=2")))
     assert (ended["state"], ended["reason"], ended["segments"]) == ("failed", "user_code", 1)
-    assert ended["message"].startswith("the reward's requirements (arenaprobe>=2) cannot be had as wheels: ")
+    assert ended["message"].startswith("the requirements (arenaprobe>=2) cannot be had as wheels: ")
     assert all(process.poll() is None for process in living)
 
 
