@@ -23,6 +23,8 @@ class ClassicKnobs(Knobs):
 
     ACTS: ClassVar[Literal["any", "choice", "bounded"]] = "any"
     """action spaces it can act in: any there is room for, one choice of several, or floats between finite bounds"""
+    SEVERAL: ClassVar[bool] = False
+    """whether it is for several agents"""
 
     batch_size: Annotated[Int, Field(ge=1)] = 64
     learn_step: Annotated[Int, Field(ge=1)] = 5

@@ -15,6 +15,7 @@ class IppoKnobs(OnPolicyKnobs):
     """Knobs of IPPO; steps are those of the environment, however many agents act in each."""
 
     ALGORITHM: ClassVar[str] = "IPPO"
+    SEVERAL: ClassVar[bool] = True
 
     name: Literal["IPPO"] = "IPPO"
     share_encoders: Bool = False

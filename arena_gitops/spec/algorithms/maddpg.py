@@ -15,6 +15,7 @@ class MaddpgKnobs(NoisyActorKnobs):
     """Knobs of MADDPG; agents that choose among actions explore by drawing, those with floats by noise."""
 
     ALGORITHM: ClassVar[str] = "MADDPG"
+    SEVERAL: ClassVar[bool] = True
 
     name: Literal["MADDPG"] = "MADDPG"
     gamma: Annotated[Float, Field(ge=0, le=1)] = 0.95

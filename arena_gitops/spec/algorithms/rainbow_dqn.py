@@ -14,6 +14,7 @@ class RainbowDqnKnobs(ClassicKnobs):
     """Knobs of Rainbow; it explores by the noise in its layers, so `training.eps_*` have no effect."""
 
     ALGORITHM: ClassVar[str] = "Rainbow DQN"
+    ACTS: ClassVar[Literal["any", "choice", "bounded"]] = "choice"
     MUTABLE: ClassVar[tuple[str, ...]] = ("batch_size", "beta", "gamma", "learn_step", "lr", "tau")
 
     name: Literal["Rainbow DQN"] = "Rainbow DQN"

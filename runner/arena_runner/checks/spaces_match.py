@@ -57,4 +57,6 @@ def _done(name: str, knobs: type[ClassicKnobs], kind: Mapping[str, Any]) -> str:
 
 def _fits(name: str, kind: Mapping[str, Any]) -> bool:
     knobs = knobs_for(name)
-    return knobs is not None and issubclass(knobs, ClassicKnobs) and kind["kind"] in DONE[knobs.ACTS][0]
+    if knobs is None or not issubclass(knobs, ClassicKnobs) or knobs.SEVERAL:
+        return False
+    return kind["kind"] in DONE[knobs.ACTS][0]
