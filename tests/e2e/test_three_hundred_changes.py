@@ -28,13 +28,14 @@ STARTED |= {"tokens_per_backward": 64, "versions": {}, "model": None, "members":
 
 
 def sweep(repo, names, first_rate):
-    """One experiment per name, each with a learning rate of its own and a long description."""
+    """One experiment per name, each with a learning rate and a length of its own, and a long description."""
     folder = repo.root / "experiments"
     one = (folder / "word-problems-grpo.yaml").read_text()
     one = re.sub(r"tier: \S+", f"tier: {PULLED}", one)
     one = re.sub("description: .*", f"description: {'why it is tried ' * 12}", one)
     for n, name in enumerate(names):
-        text = one.replace(f"{repo.name}-grpo", name) + f"set: {{algorithm.lr: {first_rate + n}.0e-7}}\n"
+        knobs = f"algorithm.lr: {first_rate + n}.0e-7, training.max_steps: {384 + 32 * n}"
+        text = one.replace(f"{repo.name}-grpo", name) + f"set: {{{knobs}}}\n"
         (folder / f"{name}.yaml").write_text(text)
 
 
