@@ -1,11 +1,13 @@
 """A platform that does not exist yet: the local server before anybody started it.
 
 A plan may look at it (there is nothing there, so all is to be created) and must not bring it to life. Every
-other call is refused: somebody would be writing to nowhere.
+other call is refused: somebody would be writing to nowhere. Its one tier will be this machine, which is free.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
@@ -20,6 +22,7 @@ from arena_gitops.spec.wire import (
     PutResource,
     ResourceDocument,
     StoredEvent,
+    Tier,
 )
 from arena_gitops.state import Blob, ObservedState
 
@@ -34,7 +37,7 @@ class AbsentPlatform:
 
     def observe(self, owner: Owner) -> ObservedState:
         """An empty state; what the server could train is unknown."""
-        return ObservedState(platform=self.name)
+        return ObservedState(platform=self.name, tiers={tier.id: tier for tier in _this_machine()})
 
     def missing_blobs(self, digests: Iterable[str]) -> frozenset[str]:
         """All of them."""
@@ -97,6 +100,21 @@ class AbsentPlatform:
     def stop_run(self, run_id: str) -> RunStatus:
         """Refuse."""
         _refuse()
+
+
+def _this_machine() -> tuple[Tier, ...]:
+    """The tier of a server that has no file of tiers; nothing where a GPU is here, which only that server looks at."""
+    if shutil.which("nvidia-smi") is not None:
+        return ()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return (
+        Tier(
+            id="local",
+            num_cpus=os.cpu_count() or 1,
+            ram_gb=round(memory / 2**30, 1),
+            credits_per_node_hour=0.0,
+        ),
+    )
 
 
 def _refuse() -> NoReturn:

@@ -172,6 +172,11 @@ def index(root: Path) -> Iterator[tuple[str, str, bytes]]:
             yield record[:1].decode(), record[2:8].decode(), record[2:]
 
 
+def latest(root: Path, most: int) -> list[str]:
+    """The commits that led here, the newest first."""
+    return _git(root, "rev-list", f"--max-count={most}", "HEAD").decode().split()
+
+
 def survey_of_changes(root: Path) -> Changes:
     """The changed paths below `root`, sorted, with the commit and the remote."""
     prefix = _git(root, "rev-parse", "--show-prefix").decode(errors="surrogateescape").strip("\n")

@@ -37,6 +37,16 @@ def superseded(body: str, plan_id: str, run_url: str) -> str:
     return _ended(body, "superseded", f"**Superseded.** {instead} {where(Place('', run_url=run_url))}")
 
 
+def outdated(body: str) -> str:
+    """An older comment of ours about the same: folded, so that nobody takes it for the plan."""
+    marker = Marker.find(body)
+    if marker is None or marker.state != "open":
+        return body
+    rest = body.replace("\r\n", "\n").partition("\n")[2].strip()
+    told = marker.model_copy(update={"state": "superseded"}).render()
+    return f"{told}\n<details><summary>Superseded by a newer comment</summary>\n\n{rest}\n\n</details>\n"
+
+
 def _ended(body: str, state: State, told: str) -> str:
     marker = Marker.find(body)
     if marker is None or marker.state != "open":
@@ -117,7 +127,7 @@ def _changed(words_of: tuple[str, str], approved: Marker, plan: Plan, place: Pla
 
 def mismatch_key(place: Place) -> str:
     """The first line of such a comment: one per stack and target."""
-    return _key("mismatch", place)
+    return key_of("mismatch", place)
 
 
 def drifted(found: Drift, place: Place, *, budget: int = COMMENT_BYTES) -> str:
@@ -135,7 +145,7 @@ def drifted(found: Drift, place: Place, *, budget: int = COMMENT_BYTES) -> str:
 
 def drift_key(place: Place) -> str:
     """The first line of such an issue: one per stack and target."""
-    return _key("drift", place)
+    return key_of("drift", place)
 
 
 def previewed(plan: Plan, place: Place, *, budget: int = COMMENT_BYTES) -> str:
@@ -173,7 +183,7 @@ def collected(plan: Plan, place: Place) -> str:
 
 def preview_key(place: Place) -> str:
     """The first line of such a comment: one per stack and target."""
-    return _key("preview", place)
+    return key_of("preview", place)
 
 
 def _of_preview(plan: Plan) -> Iterator[str]:
@@ -185,5 +195,6 @@ def _of_preview(plan: Plan) -> Iterator[str]:
             yield f"- {escaped(change.address)}: {words.verb(change)}, {message_of(change.message)}"
 
 
-def _key(about: str, place: Place) -> str:
+def key_of(about: str, place: Place) -> str:
+    """The first line of a comment about something, by which it is found again."""
     return marker_of(Place(place.target, place.root)).render().replace("arena:plan", f"arena:{about}", 1)

@@ -74,6 +74,23 @@ def test_an_alias_moved_between_merge_and_apply_is_not_what_was_approved(repo, a
     again = repo.job("arena-apply.yml", "workflow_dispatch", {}, plan_id=refused.outputs["plan_id"])
     assert again.code == 0, again.out
     assert (choice(repo)["version"], choice(repo)["applied"]) == ("2", True)
+    is_told_what_has_come_of_its_runs(repo, github_api)
+
+
+def is_told_what_has_come_of_its_runs(repo, github_api):
+    """The run of number 7 has ended; number 8 began none."""
+    before = github_api.bodies(8)
+    for _ in range(2):
+        told = repo.job("arena-report.yml", "schedule", {})
+        assert told.code == 0, told.out
+        assert told.outputs == {"ended": "1"}
+    _, comment = github_api.bodies(7)
+    assert "### 🏁 Results on prod" in comment
+    assert "**1 of 1 run ended.**" in comment
+    assert f"experiment/{repo.name}-grpo v1" in comment
+    assert "| completed | 16 of 16 | step\\_16/m" in comment
+    assert f"- deployment/{repo.name} " in comment
+    assert github_api.bodies(8) == before
 
 
 def test_an_alias_moved_while_the_apply_is_under_way_is_not_what_was_approved(

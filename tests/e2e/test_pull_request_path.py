@@ -11,7 +11,7 @@ import time
 
 import pytest
 from ci_job import connected, planned, repo, served
-from github_api import FORK_TOKEN, github_api
+from github_api import FORK_TOKEN, PAGE, github_api
 
 from arena_gitops.report.marker import Marker
 
@@ -23,6 +23,8 @@ pytestmark = pytest.mark.slow
 def test_a_pull_request_is_planned_merged_and_applied_as_it_was_approved(connected, github_api):
     repo = connected
     repo.commit("All of it")
+    for n in range(PAGE + 5):
+        github_api.say(7, "ada", f"something to talk about: {n}")
     first = planned(repo, 7)
     assert first.code == 0, first.out
     (body,) = github_api.bodies(7)
@@ -32,16 +34,21 @@ def test_a_pull_request_is_planned_merged_and_applied_as_it_was_approved(connect
     assert "::notice file=experiments/word-problems-grpo.yaml" in first.out
 
     github_api.say(7, "mallory", body.replace("sha256:", "sha256:f00"))
+    github_api.say(7, "github-actions[bot]", body)
+    github_api.refusals = [
+        (403, {"message": "You have exceeded a secondary rate limit"}, {"Retry-After": "1"})
+    ]
     repo.edit("manifests/word_problems_grpo.yaml", r"\blr: \S+", "lr: 1.7e-4")
     head = repo.commit("Another learning rate")
     second = planned(repo, 7)
-    (body,) = github_api.bodies(7)
+    older, body = github_api.bodies(7)
+    assert (Marker.find(older).plan_id, Marker.find(older).state) == (first.outputs["plan_id"], "superseded")
     assert Marker.find(body).plan_id == second.outputs["plan_id"] != first.outputs["plan_id"]
 
     repo.squash(7, head)
     applied = repo.job("arena-apply.yml", "push", {})
     assert applied.code == 0, applied.out
-    (body,) = github_api.bodies(7)
+    _, body = github_api.bodies(7)
     assert Marker.find(body).state == "applied"
     assert "**Applied.** [job summary](https://github.example/team/infra/actions/runs/42)" in body
 

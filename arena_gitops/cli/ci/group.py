@@ -8,6 +8,7 @@ from arena_gitops.cli.ci.apply import apply
 from arena_gitops.cli.ci.drift import drift
 from arena_gitops.cli.ci.plan import plan
 from arena_gitops.cli.ci.preview import preview
+from arena_gitops.cli.ci.report import report
 from arena_gitops.cli.ci.views import annotate, comment, summary
 
 
@@ -21,5 +22,5 @@ def ci() -> None:
     """
 
 
-for command in (plan, apply, preview, drift, comment, summary, annotate):
+for command in (plan, apply, preview, report, drift, comment, summary, annotate):
     ci.add_command(command)

@@ -167,4 +167,5 @@ def test_looking_at_a_local_server_that_never_was_starts_and_writes_nothing(tmp_
     observed = platform.observe(Owner(stack="team"))
     assert Address("dataset", "x") not in observed.resources
     assert observed.algorithms is None
+    assert {tier.credits_per_node_hour for tier in observed.tiers.values()} <= {0.0}, "this machine is free"
     assert not home.exists()
