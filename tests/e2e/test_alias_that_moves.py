@@ -88,7 +88,7 @@ def is_told_what_has_come_of_its_runs(repo, github_api):
     assert "### 🏁 Results on prod" in comment
     assert "**1 of 1 run ended.**" in comment
     assert f"experiment/{repo.name}-grpo v1" in comment
-    assert "| completed | 16 of 16 | step\\_16/m" in comment
+    assert "| completed | 16 of 16 | step_16/m" in comment
     assert f"- deployment/{repo.name} " in comment
     assert github_api.bodies(8) == before
 
