@@ -135,7 +135,7 @@ def known_versions(models, model):
     return len(found.json().get("model_versions", ())) if found.status_code == 200 else 0
 
 
-def until(condition, seconds=90.0):
+def until(condition, seconds=240.0):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
