@@ -44,13 +44,17 @@ def report(session: Session, *, target: str | None, namespace: str) -> None:
     observed = stack.platform.observe(stack.owner)
     documents = [document for _, document in sorted(observed.resources.items())]
     github, ended = open_github(session, actions), 0
+
+    def is_ours(old: str) -> bool:
+        return old.startswith(results_key(place))
+
     for commit in latest(root, MOST_COMMITS):
         found = of_commit(documents, commit)
         done = sum(document.run is not None and document.run.state.ended for document in found)
         ended += done
         if done and (pull := _pull(github, commit)) is not None:
-            body, key = results(found, place), results_key(place)
-            upsert(github, pull.number, body, lambda old, key=key: old.startswith(key))
+            body = results(found, place)
+            upsert(github, pull.number, body, is_ours)
             click.echo(f"#{pull.number}: {done} of its runs ended")
             actions.summarise(f"#{pull.number}\n\n{body}\n")
     actions.output(ended=str(ended))
