@@ -7,20 +7,15 @@
 | `PUT  /api/v1/resources/{kind}/{name}` | `PutResource`; `If-Match`, `Idempotency-Key`, `Arena-Fence` | `ResourceDocument` |
 | `DELETE /api/v1/resources/{kind}/{name}?stack=&namespace=&mode=` | `mode`: retire, purge; `If-Match`, `Arena-Fence` | 204 |
 | `POST /api/v1/leases` | `LeaseRequest` (`spec.lease`) | `Lease`; 423 with who holds it |
-| `GET  /api/v1/leases?stack=&namespace=` | | list of `Lease`: the one that lives, or none |
-| `POST /api/v1/leases/{id}/heartbeat`, `DELETE` | `Heartbeat` | `Lease`; 204 |
+| `GET  /api/v1/leases?stack=&namespace=`, `POST …/{id}/heartbeat`, `DELETE` | `Heartbeat` | list of `Lease`; `Lease`; 204 |
 | `POST /api/v1/checks` | `CheckRequest` | NDJSON of `CheckResult`, then `CheckSummary` |
-| `GET  /api/v1/runs/{id}` | | `RunStatus` |
-| `GET  /api/v1/runs/{id}/events?after=N` | | NDJSON of `StoredEvent` |
-| `GET  /api/v1/runs/{id}/logs?after=BYTES` | | text |
-| `POST /api/v1/runs/{id}/stop` | | `RunStatus` |
+| `GET  /api/v1/runs/{id}`, `POST …/stop` | | `RunStatus` |
+| `GET  /api/v1/runs/{id}/events?after=N`, `…/logs?after=BYTES` | | NDJSON of `StoredEvent`; text |
 | `POST /api/v1/workers/claim` | `ClaimRequest` | `Claim`, or 204 when there is nothing to do |
 | `POST /api/v1/workers/jobs/{run_id}/{segment}/events` | `EventBatch` | `EventReceipt` |
 | `GET  /api/v1/deployments/{name}/revisions?namespace=` | | list of `Revision` |
-| `POST /api/v1/deployments/{name}/rollback` | `RollbackRequest` | `ResourceDocument` |
-| `POST /api/v1/deployments/{name}/resume` | `ResumeRequest` | `ResourceDocument` |
-| `GET  /api/v1/tiers` | | list of `Tier` |
-| `GET  /api/v1/audit?model=&alias=&limit=` | | list of `AliasChange`, newest first |
+| `POST /api/v1/deployments/{name}/rollback`, `resume` | `RollbackRequest`, `ResumeRequest` | `ResourceDocument` |
+| `GET  /api/v1/tiers`, `/api/v1/audit?model=&alias=&limit=` | | list of `Tier`; of `AliasChange`, newest first |
 | `/api/v1/secrets…`; `/api/v1/workers/…`, `/api/v1/models/…` | `spec.secret`; `spec.worker` | |
 | `GET  /healthz`, `/readyz` | | `{"ok": true, …}` |
 

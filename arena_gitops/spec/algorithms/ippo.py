@@ -8,7 +8,7 @@ from pydantic import Field
 
 from arena_gitops.spec.classic_knobs import OnPolicyKnobs
 from arena_gitops.spec.numbers import Bool, Int
-from arena_gitops.spec.section import NotActedOn
+from arena_gitops.spec.section import NotActedOn, Only
 
 
 class IppoKnobs(OnPolicyKnobs):
@@ -18,8 +18,9 @@ class IppoKnobs(OnPolicyKnobs):
     SEVERAL: ClassVar[bool] = True
 
     name: Literal["IPPO"] = "IPPO"
-    share_encoders: Bool = False
-    """one encoder for an agent's policy and value; agents never share"""
+    share_encoders: Annotated[  # type: ignore[assignment]  # the client knows no such knob of IPPO
+        Bool | None, Only(False, why="policy and value of an agent have encoders of their own")
+    ] = None
 
     action_batch_size: Annotated[
         Int | None, Field(ge=1), NotActedOn("all environments of all members act in one step")

@@ -73,7 +73,12 @@ class VllmEngine:
         self._proof.of_the_path()
 
     def sync(self, members: Sequence[int | None]) -> None:
-        """Send every member's adapter that is not what the engine has; unload what it replaces."""
+        """Send every member's adapter that is not what the engine has; unload what it replaces.
+
+        A process that died is started again first.
+        """
+        if not self._process.answers:
+            self.recover()
         for member in dict.fromkeys(members):
             digest = OFF if member is None else self._population.digest(member)
             before = self._sent.get(member)
@@ -99,7 +104,7 @@ class VllmEngine:
 
     def recover(self) -> None:
         """Start a process that died again, prove it anew, and send it every adapter it had."""
-        if not self._process.alive:
+        if not self._process.answers:
             self._process.restart()
         before, self._sent = self._sent, {}
         for gone in before.values():

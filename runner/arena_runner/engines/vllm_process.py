@@ -134,6 +134,14 @@ class VllmProcess:
         """Whether the process runs."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def answers(self) -> bool:
+        """Whether it says that it is well; one that is dying may run for a while and answer nobody."""
+        try:
+            return self.alive and self.http.get("/health", timeout=30.0).is_success
+        except httpx.TransportError:
+            return False
+
     def restart(self) -> None:
         """Start it, anew if need be; returns when it answers, raises EngineError when it cannot."""
         self._end()

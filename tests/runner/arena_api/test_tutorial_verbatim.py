@@ -65,6 +65,7 @@ def test_the_run_ends_completed_at_the_servers_limit(completed):
     assert completed["step"] >= 48
 
 
+@pytest.mark.usefixtures("submitted")
 def test_the_dataset_came_from_the_hub(site):
     assert site.get("/api/cli/v1/datasets", name="gsm8k")[0]["hf_dataset_id"] == "openai/gsm8k"
 

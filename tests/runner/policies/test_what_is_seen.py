@@ -100,7 +100,8 @@ def test_members_of_a_stack_see_only_their_own_image():
 def test_the_encoder_follows_from_what_is_seen_and_what_is_written(kind, section, wanted):
     told = spaces.read(KINDS[kind], gym.Discrete(2))
 
-    assert isinstance(plan(DeferredNetwork.model_validate(section), told.sees).encoder, wanted)
+    design = plan(DeferredNetwork.model_validate(section), told.sees, recurrent=wanted is Lstm)
+    assert isinstance(design.encoder, wanted)
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 from collections import deque
 
 import pytest
-from arena_runner.server.controllers.rollouts import verdict
 
 from arena_gitops.spec.serving import Rollout
+from arena_runner.server.services.rollouts import verdict
 from arena_runner.server.traffic import Tally
 
 pytestmark = pytest.mark.one_database  # rows are moved as `test_rollbacks` and `test_deployments` do on both

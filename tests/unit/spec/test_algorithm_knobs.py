@@ -82,7 +82,7 @@ ACTED_ON = {
     },
     "PPO": ON_POLICY,
     "Recurrent PPO": (ON_POLICY | {"max_seq_len"}) - {"share_encoders"},
-    "IPPO": ON_POLICY,
+    "IPPO": ON_POLICY - {"share_encoders"},
     "DDPG": CONTINUOUS | NOISE,
     "MADDPG": (CONTINUOUS | NOISE) - {"policy_freq"},
     "TD3": CONTINUOUS | NOISE,
