@@ -18,9 +18,9 @@ class IppoKnobs(OnPolicyKnobs):
     SEVERAL: ClassVar[bool] = True
 
     name: Literal["IPPO"] = "IPPO"
-    share_encoders: Annotated[  # type: ignore[assignment]  # the client knows no such knob of IPPO
+    share_encoders: Annotated[
         Bool | None, Only(False, why="policy and value of an agent have encoders of their own")
-    ] = None
+    ] = None  # type: ignore[assignment]  # the published client knows no such knob of IPPO
 
     action_batch_size: Annotated[
         Int | None, Field(ge=1), NotActedOn("all environments of all members act in one step")
