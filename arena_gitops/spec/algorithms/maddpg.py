@@ -23,4 +23,6 @@ class MaddpgKnobs(NoisyActorKnobs):
     lr_critic: Annotated[Float, Field(ge=0)] = 1e-2
     tau: Annotated[Float, Field(ge=0, le=1)] = 1e-2
 
-    policy_freq: Annotated[Int, Only(1, why="actors and targets move with every update of the critics")] = 1
+    policy_freq: Annotated[
+        Int | None, Only(1, why="actors and targets move with every update of the critics")
+    ] = None  # type: ignore[assignment]  # the published client knows no such knob of MADDPG

@@ -84,7 +84,7 @@ def update(group: Group, batch: Batch) -> dict[str, Tensor]:
 
 def due(group: Group) -> list[list[int]]:
     """The rows whose actor moves now, if there are any."""
-    every = int(group.fixed("policy_freq"))
+    every = int(group.fixed("policy_freq") or 1)
     rows = [
         row for row, step in enumerate(group.nets["critic"].steps.flatten().tolist()) if step % every == 0
     ]
