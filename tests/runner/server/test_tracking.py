@@ -98,7 +98,9 @@ def test_registered_are_the_fittest_at_every_evaluation_and_all_members_at_the_e
     ]
 
 
-def test_the_alias_best_points_to_the_fittest(mlflow):
+def test_the_alias_best_points_to_the_fittest(mlflow, build):
+    """It is set once the versions are there, one after the other."""
+    build.until(lambda: mlflow.get_model_version_by_alias("exp", "best").tags["checkpoint"] == "step_24/m1")
     version = mlflow.get_model_version_by_alias("exp", "best")
     assert (version.tags["checkpoint"], version.tags["run_version"]) == ("step_24/m1", "1")
 
