@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -138,6 +139,7 @@ def checked(source: bytes, rows: list[tuple[str, str]], tmp_path: Path, prompt: 
     """Every verdict about a reward over these rows, asked for by this prompt."""
     table = "".join(json.dumps({"question": q, "answer": a}) + "\n" for q, a in rows).encode()
     blobs = {}
+    tmp_path = Path(tempfile.mkdtemp(dir=tmp_path))  # others write the same rows meanwhile
     for data in (source, table):
         digest = "sha256:" + hashlib.sha256(data).hexdigest()
         blobs[digest] = tmp_path / digest.replace(":", "-")
