@@ -18,6 +18,7 @@ from arena_gitops.cli.session import Session
 from arena_gitops.cli.stack import Repository
 from arena_gitops.cli.target import connect
 from arena_gitops.errors import UsageError
+from arena_gitops.plan.model import Plan
 from arena_gitops.plan.scope import Scope
 
 QUESTION = "Destroy what this plan lists?"
@@ -83,11 +84,10 @@ def destroy(
     scope = repository.resolved(wanted)
     if out is not None:
         platform = session.using(connect(choice, os.environ, say=session.say, run_named=False, book=book))
-        world = app.World(platform)
-        planned = app.plan(world, repository.desired, target=choice.name, allow=allow, scope=scope)
-        write_atomically(out, planned.to_json())
-        show(session, planned, "json" if session.json else "text")
-        ctx.exit(app.exit_code(planned, detailed=False))
+        planned = app.plan(
+            app.World(platform), repository.desired, target=choice.name, allow=allow, scope=scope
+        )
+        ctx.exit(_kept(session, planned, out))
     follower = Follower(session)
     world = app.World(
         session.using(connect(choice, os.environ, say=session.say, book=book)),
@@ -107,3 +107,10 @@ def destroy(
         document_into=json_into,
     )
     carry_out(session, follower, job, world)
+
+
+def _kept(session: Session, planned: Plan, out: Path) -> int:
+    """Write and show a plan that is carried out later; its exit code."""
+    write_atomically(out, planned.to_json())
+    show(session, planned, "json" if session.json else "text")
+    return app.exit_code(planned, detailed=False)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from infra_repo import InfraRepo
-from places import REPOSITORY, ROOT, Place
+from places import REPOSITORY, ROOT, Place, reordered
 from ruamel.yaml import YAML
 
 PLAN_ID = Path(__file__).with_name("plan_id.txt")
@@ -21,18 +21,11 @@ def shuffled(path, chance):
     yaml.allow_duplicate_keys = False
     tree = yaml.load(path.read_text())
 
-    def mixed(value):
-        if not isinstance(value, dict):
-            return value
-        items = [(key, mixed(inner)) for key, inner in value.items()]
-        chance.shuffle(items)
-        return dict(items)
-
     writer = YAML()
     writer.default_flow_style = chance.choice([True, False])
     with path.open("w") as file:
         file.write("# written by somebody else\n")
-        writer.dump(mixed(json.loads(json.dumps(tree))), file)
+        writer.dump(reordered(json.loads(json.dumps(tree)), chance), file)
 
 
 def test_deterministic(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from infra_repo import InfraRepo
-from places import REPOSITORY, Place
+from places import REPOSITORY, Place, reordered
 from ruamel.yaml import YAML
 
 FLOW = st.booleans()
@@ -19,16 +19,9 @@ FOLDER = st.sampled_from(["a", "with space/deep", "ünï"])
 def rewritten(text, chance, flow, comment):
     """The same document with its keys in another order, in flow style or not, below a comment."""
     yaml = YAML(typ="safe", pure=True)
-    tree = yaml.load(text)
+    tree = reordered(yaml.load(text), chance)
 
-    def mixed(value):
-        if not isinstance(value, dict):
-            return value
-        items = [(key, mixed(inner)) for key, inner in value.items()]
-        chance.shuffle(items)
-        return dict(items)
-
-    body = json.dumps(mixed(tree), ensure_ascii=False) if flow else _block(mixed(tree))
+    body = json.dumps(tree, ensure_ascii=False) if flow else _block(tree)
     return comment + body + "\n"
 
 

@@ -11,6 +11,42 @@ from arena_gitops.spec.job import EnvironmentInput, JobInputs
 from arena_runner.ports import Materials
 from arena_runner.rollouts.boxes import Boxed, opened
 
+AGENTS = """
+import gymnasium as gym
+import numpy as np
+from pettingzoo import ParallelEnv
+
+
+class Two(ParallelEnv):
+    metadata = {"name": "two"}
+    possible_agents = ["left", "right"]
+
+    def __init__(self):
+        self.sees = {agent: gym.spaces.Box(0, 1, (2,), np.float32) for agent in self.possible_agents}
+        self.does = {agent: gym.spaces.Discrete(2) for agent in self.possible_agents}
+
+    def observation_space(self, agent):
+        return self.sees[agent]
+
+    def action_space(self, agent):
+        return self.does[agent]
+
+    def reset(self, seed=None, options=None):
+        self.agents, self.left = list(self.possible_agents), 5
+        return self.look(), {agent: {} for agent in self.agents}
+
+    def step(self, actions):
+        self.left -= 1
+        seen, over, acted = self.look(), self.left == 0, list(self.agents)
+        if over:
+            self.agents = []
+        told = ({agent: value for agent in acted} for value in (1.0, over, False, {}))
+        return (seen, *told)
+
+    def look(self):
+        return {agent: np.zeros(2, np.float32) for agent in self.agents}
+"""
+
 ROOM = """
 import gymnasium as gym
 import numpy as np

@@ -171,3 +171,13 @@ def make_lab(folder, model):
     made = Lab(folder, str(model))
     made.reward(REWARD)
     return made
+
+
+def files_of(folder):
+    """Every byte of the states and exports a run left behind."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for room in ("states", "exports")
+        for path in sorted((folder / room).rglob("*"))
+        if path.is_file()
+    }

@@ -33,6 +33,15 @@ REPOSITORY = {
 EXPERIMENT, RECIPE = "experiments/sums-grpo.yaml", "manifests/grpo.yaml"
 
 
+def reordered(value, chance):
+    """The same mappings with their keys in another order."""
+    if not isinstance(value, dict):
+        return value
+    items = [(key, reordered(inner, chance)) for key, inner in value.items()]
+    chance.shuffle(items)
+    return dict(items)
+
+
 class Place:
     """A repository, and a platform it is applied to."""
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+from contextlib import contextmanager
 
 import numpy as np
+from starlette.testclient import TestClient
 
 from arena_runner.policies.crew import POLICY, SPEC
+from arena_runner.serving.policy_app import create_app
 
 
 def npy(values):
@@ -29,6 +32,18 @@ def files(folder):
         }
         for name in (POLICY, SPEC)
     }
+
+
+@contextmanager
+def acting(crews, folders):
+    """A client of a policy server with the second member of each crew, by the crew's name."""
+    with TestClient(create_app("secret"), headers={"Authorization": "Bearer secret"}) as client:
+        for name, crew in crews.items():
+            folder = folders.mktemp(name)
+            crew.save(1, folder)
+            answer = client.post("/adapters", json={"name": name, "files": files(folder)})
+            assert answer.status_code == 201, answer.text
+        yield client
 
 
 def act(http, name, obs, rows, **more):

@@ -88,8 +88,14 @@ class Site:
         text: str = answer.json()["choices"][0]["message"]["content"]
         return text
 
-    def back_after(self, name: str, kill: Callable[[], None]) -> list[httpx.Response]:
-        """Kill something, ask until it answers again: every refusal meanwhile."""
+    def shows(self, name: str, checkpoint: str, tier: str) -> str:
+        """Deploy a member's checkpoint to a tier, wait until it serves: what it says."""
+        self.put("deployment", name, experiment="trained", checkpoint=checkpoint, tier=tier)
+        self.serves(name, checkpoint)
+        return self.says(name)
+
+    def back_after(self, name: str, kill: Callable[[], None]) -> None:
+        """Kill something and ask until it answers again; everyone is told when to come back meanwhile."""
         kill()
         refused: list[httpx.Response] = []
 
@@ -100,7 +106,8 @@ class Site:
             return answer.status_code == 200 and bool(refused)
 
         until(answers, pause_s=0.25)
-        return refused
+        assert {answer.status_code for answer in refused} == {503}
+        assert all(int(answer.headers["retry-after"]) > 0 for answer in refused)
 
 
 @contextmanager

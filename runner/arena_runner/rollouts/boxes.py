@@ -171,7 +171,7 @@ class Boxed:
         for hand in self._hands:
             hand.share_memory(parts, actions, scalar=scalar)
         self._masked = bool(told["masked"])
-        self._diary = Diary(does, self.rows)
+        self._diary = Diary.of(does, self.rows)
 
     def _all(self, stage: str) -> None:
         for hand in self._hands:

@@ -16,8 +16,15 @@ from arena_runner.policies.spaces import Choice, Continuous
 class Diary:
     """Episode numbers, and the actions of the episodes that run."""
 
-    def __init__(self, does: Choice | Continuous, rows: int) -> None:
-        self._does = does
+    @classmethod
+    def of(cls, does: Choice | Continuous, rows: int) -> Diary:
+        """For environments of one agent."""
+        whole = isinstance(does, Choice)
+        return cls(rows, len(does.sizes) if isinstance(does, Choice) else does.width, whole=whole)
+
+    def __init__(self, rows: int, width: int, *, whole: bool) -> None:
+        """For so many environments and numbers an action; `whole` numbers or floats."""
+        self._width, self._dtype = width, np.int64 if whole else np.float32
         self.episodes = np.zeros(rows, dtype=np.int64)
         self.played: list[list[NDArray[Any]]] = [[] for _ in range(rows)]
 
@@ -36,10 +43,8 @@ class Diary:
 
     def state(self) -> dict[str, Tensor]:
         """Which episode every environment is in, and what was done in it."""
-        width = max(1, *(len(actions) for actions in self.played))
-        does = self._does
-        shape = (len(self.played), width, len(does.sizes) if isinstance(does, Choice) else does.width)
-        played = np.zeros(shape, dtype=np.int64 if isinstance(does, Choice) else np.float32)
+        longest = max(1, *(len(actions) for actions in self.played))
+        played = np.zeros((len(self.played), longest, self._width), self._dtype)
         for row, actions in enumerate(self.played):
             if actions:
                 played[row, : len(actions)] = actions

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from arena_runner.policies import spaces
 from arena_runner.policies.spaces import Crowd
+from arena_runner.rollouts.diary import Diary
 from arena_runner.rollouts.worlds import Arrays, SeedOf, Stepped, WorldError, stacked, with_mask
 
 MODULE = re.compile(r"(?:mpe2|pettingzoo\.[a-z]+)\.[a-z0-9_]+_v[0-9]+")
@@ -40,13 +40,13 @@ class Together:
             agents={a: spaces.read(first.observation_space(a), first.action_space(a)) for a in self._agents}
         )
         self._places = self.spaces.places()
-        self._episodes = np.zeros(rows, dtype=np.int64)
-        self._played: list[list[NDArray[Any]]] = [[] for _ in range(rows)]
+        width = max(place.stop for place in self._places.values())
+        self._diary = Diary(rows, width, whole=self.spaces.whole)
 
     def reset(self, seed_of: SeedOf) -> Arrays:
         """Begin anew."""
         self._seed_of = seed_of
-        self._episodes[:] = 0
+        self._diary.clear()
         self._now = [self._begin(row) for row in range(self.rows)]
         return self._stacked(self._now)
 
@@ -64,32 +64,22 @@ class Together:
         if not len(ended):
             return Stepped(led, led, reward, terminated, truncated)
         for row in ended.tolist():
-            self._episodes[row] += 1
+            self._diary.episodes[row] += 1
             self._now[row] = self._begin(row)
         return Stepped(self._stacked(self._now), led, reward, terminated, truncated)
 
     def state(self) -> dict[str, Tensor]:
         """Which episode every environment is in, and what was done in it."""
-        width = max(self._places.values(), key=lambda place: place.stop).stop
-        longest = max(1, *(len(actions) for actions in self._played))
-        played = np.zeros((self.rows, longest, width), np.int64 if self.spaces.whole else np.float32)
-        for row, actions in enumerate(self._played):
-            if actions:
-                played[row, : len(actions)] = actions
-        counts = np.array([len(actions) for actions in self._played], dtype=np.int64)
-        return {
-            "episodes": torch.from_numpy(self._episodes.copy()),
-            "played": torch.from_numpy(played),
-            "counts": torch.from_numpy(counts),
-        }
+        return self._diary.state()
 
     def restore(self, state: Mapping[str, Tensor], seed_of: SeedOf) -> Arrays:
         """Play the running episodes again."""
         self._seed_of = seed_of
-        self._episodes = state["episodes"].numpy().copy()
+        self._diary.restore(state)
+        running = list(self._diary.played)
         self._now = [self._begin(row) for row in range(self.rows)]
-        for row, (played, count) in enumerate(zip(state["played"].numpy(), state["counts"], strict=True)):
-            for action in played[: int(count)]:
+        for row, actions in enumerate(running):
+            for action in actions:
                 self._now[row] = self._step(row, action)[0]
         return self._stacked(self._now)
 
@@ -100,8 +90,8 @@ class Together:
                 env.close()
 
     def _begin(self, row: int) -> dict[str, Any]:
-        self._played[row] = []
-        seed = self._seed_of(row, int(self._episodes[row]))
+        self._diary.played[row] = []
+        seed = self._seed_of(row, int(self._diary.episodes[row]))
         seen, info = self._envs[row].reset(seed=seed)
         return self._parts(seen, info)
 
@@ -111,12 +101,13 @@ class Together:
             agent: spaces.decode(self.spaces.agents[agent].does, numbers[None, place])[0]
             for agent, place in self._places.items()
         }
-        self._played[row].append(numbers.copy())
+        played = self._diary.played[row]
+        played.append(numbers.copy())
         seen, paid, over, cut, info = self._envs[row].step(wanted)
         reward, terminated, truncated = (
             np.array([told.get(a, 0) for a in self._agents]) for told in (paid, over, cut)
         )
-        truncated = truncated.astype(np.bool_) | (len(self._played[row]) == self._longest)
+        truncated = truncated.astype(np.bool_) | (len(played) == self._longest)
         gone = terminated.astype(np.bool_) | truncated
         if gone.any() and not gone.all():
             names = ", ".join(a for a, left in zip(self._agents, gone, strict=True) if left)

@@ -163,7 +163,7 @@ class Plain:
         self._envs = [make() for _ in range(rows)]
         first = self._envs[0]
         self.spaces = spaces.read(first.observation_space, first.action_space)
-        self._diary = Diary(self.spaces.does, rows)
+        self._diary = Diary.of(self.spaces.does, rows)
 
     def reset(self, seed_of: SeedOf) -> Arrays:
         """Begin anew."""

@@ -11,14 +11,17 @@ import tarfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 from arena_runner.sandbox.score import RewardError
 
+T = TypeVar("T")
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz")
 LARGEST, MOST = 128 * 2**20, 2_000
 LEFT_OUT = re.compile(
     r"(^|/)(\.[^/]*|__pycache__|node_modules|venv|site-packages|[^/]*\.(pyc|pyo|egg-info))(/|$)"
 )
+"""Hidden files and what is built from others. The published client sends whole folders, `.git` and `.env` too."""
 
 
 def unpacked(folder: Path, names: Iterable[str]) -> tuple[str, ...]:
@@ -41,7 +44,7 @@ def unpacked(folder: Path, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def without_top(files: dict[str, bytes]) -> dict[str, bytes]:
+def without_top(files: dict[str, T]) -> dict[str, T]:
     """Names from where imports start: a folder that holds everything is no part of them, unless it is a package."""
     tops = {PurePosixPath(name).parts[0] for name in files}
     top = next(iter(tops))

@@ -7,22 +7,16 @@ names, `..`, links, devices) is refused all the same, because whoever runs the f
 from __future__ import annotations
 
 import gzip
-import re
 import tarfile
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import IO, cast
 
+from arena_runner.sandbox.unpack import LARGEST, LEFT_OUT, MOST
 from arena_runner.server.artifacts import BlobStore
 from arena_runner.server.faults import fault_of
 from arena_runner.server.refusals import RefusedError
 
-UNPACKED_LIMIT = 128 * 2**20
-FILES_LIMIT = 2_000
-LEFT_OUT = re.compile(
-    r"(^|/)(\.[^/]*|__pycache__|node_modules|venv|site-packages|[^/]*\.(pyc|pyo|egg-info))(/|$)"
-)
-"""Hidden files and what is built from others. The published client sends whole folders, `.git` and `.env` too."""
 GZIP = b"\x1f\x8b"
 
 
@@ -52,14 +46,14 @@ class _Bounded:
     """Reads no more than the limit, whatever an archive claims of itself."""
 
     def __init__(self, inner: IO[bytes]) -> None:
-        self._inner, self._left = inner, UNPACKED_LIMIT
+        self._inner, self._left = inner, LARGEST
 
     def read(self, size: int = -1) -> bytes:
         wanted = self._left + 1 if size < 0 else min(size, self._left + 1)
         data = self._inner.read(wanted)
         self._left -= len(data)
         if self._left < 0:
-            raise _unsafe(f"unpacked it has more than {UNPACKED_LIMIT} bytes")
+            raise _unsafe(f"unpacked it has more than {LARGEST} bytes")
         return data
 
 
@@ -77,8 +71,8 @@ def _members(blobs: BlobStore, tar: tarfile.TarFile) -> Unpacked:
             raise _unsafe(f"{member.name} is a link or a device, not a file")
         if name in files:
             raise _unsafe(f"{name} is in it twice")
-        if len(files) >= FILES_LIMIT:
-            raise _unsafe(f"it has more than {FILES_LIMIT} files")
+        if len(files) >= MOST:
+            raise _unsafe(f"it has more than {MOST} files")
         content = tar.extractfile(member)
         files[name] = blobs.put(content.read() if content else b"")
     if not files:

@@ -16,6 +16,7 @@ from arena_gitops.errors import UsageError
 
 if TYPE_CHECKING:
     from arena_runner.serving.generator import Generator
+    from arena_runner.serving.vllm_start import Wanted
 
 TOKEN_ENV = "ARENA_MODEL_SERVER_TOKEN"  # noqa: S105 - a variable's name
 SERVER_TOKEN = "ARENA_WORKER_TOKEN"  # noqa: S105 - as above
@@ -101,14 +102,10 @@ def command(
 
     torch.set_num_threads(threads)
     if engine == "vllm":
-        from arena_runner.serving.vllm_start import Wanted, vllm_generator
+        from arena_runner.serving.vllm_start import Wanted
 
-        # the signal that ends uvicorn is raised once more after it: as an exception it ends the vLLM too
-        signal.signal(signal.SIGTERM, _go)
         wanted = Wanted(model, models_dir, revision, dtype, rows, adapters, max_rank)
-        with vllm_generator(wanted) as generator:
-            generator.watch(lambda: os.kill(os.getpid(), signal.SIGTERM))
-            run(generator, token, listener, ready_file, model)
+        _beside_a_vllm(wanted, token, listener, ready_file)
         return
 
     from arena_runner.models import load_base
@@ -122,6 +119,16 @@ def command(
         run(scheduler, token, listener, ready_file, model)
     finally:
         scheduler.stop()
+
+
+def _beside_a_vllm(wanted: Wanted, token: str, listener: socket.socket, ready_file: Path | None) -> None:
+    from arena_runner.serving.vllm_start import vllm_generator
+
+    # the signal that ends uvicorn is raised once more after it: as an exception it ends the vLLM too
+    signal.signal(signal.SIGTERM, _go)
+    with vllm_generator(wanted) as generator:
+        generator.watch(lambda: os.kill(os.getpid(), signal.SIGTERM))
+        run(generator, token, listener, ready_file, wanted.model)
 
 
 def _go(number: int, _frame: FrameType | None) -> None:

@@ -10,6 +10,7 @@ from importlib.metadata import version
 
 import pytest
 from archives import MERGE
+from customs import AGENTS
 
 from arena_gitops.spec.job import EnvironmentInput
 from arena_runner.checks.environment import CODE, EnvironmentCheck
@@ -18,46 +19,6 @@ from arena_runner.sandbox.libraries import with_libraries
 
 pytest.importorskip("gymnasium")
 OURS = f"gymnasium=={version('gymnasium')}"
-
-PARALLEL = """
-import gymnasium as gym
-import numpy as np
-from pettingzoo import ParallelEnv
-
-
-class Two(ParallelEnv):
-    metadata = {"name": "two"}
-    possible_agents = ["a", "b"]
-    render_mode = None
-
-    def __init__(self):
-        self.sees = {agent: gym.spaces.Box(0, 1, (2,), np.float32) for agent in "ab"}
-        self.does = {agent: gym.spaces.Discrete(2) for agent in "ab"}
-
-    def observation_space(self, agent):
-        return self.sees[agent]
-
-    def action_space(self, agent):
-        return self.does[agent]
-
-    def reset(self, seed=None, options=None):
-        self.agents, self.left = list(self.possible_agents), 5
-        return self.look(), {agent: {} for agent in self.agents}
-
-    def step(self, actions):
-        self.left -= 1
-        over = self.left == 0
-        seen = self.look()
-        rewards = {agent: 1.0 for agent in self.agents}
-        ends = {agent: over for agent in self.agents}
-        cuts, infos = {agent: False for agent in self.agents}, {agent: {} for agent in self.agents}
-        if over:
-            self.agents = []
-        return seen, rewards, ends, cuts, infos
-
-    def look(self):
-        return {agent: np.zeros(2, np.float32) for agent in self.agents}
-"""
 
 
 @pytest.fixture
@@ -102,10 +63,10 @@ def test_a_right_environment_passes_everything_and_tells_of_itself(check):
 def test_several_agents_are_tested_by_pettingzoo(check):
     pytest.importorskip("pettingzoo")
 
-    made, verdicts = check(PARALLEL, "env:Two", multi_agent=True)
+    made, verdicts = check(AGENTS, "env:Two", multi_agent=True)
 
     assert {result.status for result in verdicts.values()} == {"pass"}, [v.message for v in verdicts.values()]
-    assert made.values["agents"] == ["a", "b"]
+    assert made.values["agents"] == ["left", "right"]
 
 
 @pytest.mark.parametrize(

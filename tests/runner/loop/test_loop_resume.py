@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from labs import files_of
 
 from arena_gitops.spec.job import ResumeState
 from arena_runner import checkpoint
@@ -58,16 +59,6 @@ def told(lines):
             about = json.dumps(body, sort_keys=True)
         said[about] = body
     return said
-
-
-def files_of(folder):
-    """Every byte of the states and exports a run left behind."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for room in ("states", "exports")
-        for path in sorted((folder / room).rglob("*"))
-        if path.is_file()
-    }
 
 
 def resumed(job, folder):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 import torch
-from labs import Recorder
+from labs import Recorder, files_of
 from playground import job_of, play
 from safetensors.torch import load_file
 
@@ -49,15 +49,6 @@ def job(name):
             },
         },
     )
-
-
-def files_of(folder):
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for room in ("states", "exports")
-        for path in sorted((folder / room).rglob("*"))
-        if path.is_file()
-    }
 
 
 @pytest.fixture(scope="module", params=SECTIONS)

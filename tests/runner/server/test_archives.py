@@ -64,14 +64,14 @@ def test_what_is_unsafe_or_no_archive_is_refused(blobs, data, said):
 
 
 def test_a_small_archive_of_many_zeros_is_not_unpacked_to_its_end(blobs, monkeypatch):
-    monkeypatch.setattr(archives, "UNPACKED_LIMIT", 1 << 20)
+    monkeypatch.setattr(archives, "LARGEST", 1 << 20)
 
     with pytest.raises(RefusedError, match="more than 1048576 bytes"):
         unpacked(blobs, tar_gz({"zeros": b"\0" * (8 << 20)}))
 
 
 def test_a_header_that_claims_gigabytes_reads_no_more_than_the_limit(blobs, monkeypatch):
-    monkeypatch.setattr(archives, "UNPACKED_LIMIT", 1 << 20)
+    monkeypatch.setattr(archives, "LARGEST", 1 << 20)
     entry = tarfile.TarInfo("huge")
     entry.type, entry.size = tarfile.XHDTYPE, 1 << 32
     data = gzip.compress(entry.tobuf() + b"\0" * (4 << 20))
@@ -81,7 +81,7 @@ def test_a_header_that_claims_gigabytes_reads_no_more_than_the_limit(blobs, monk
 
 
 def test_too_many_files_are_refused(blobs, monkeypatch):
-    monkeypatch.setattr(archives, "FILES_LIMIT", 3)
+    monkeypatch.setattr(archives, "MOST", 3)
 
     with pytest.raises(RefusedError, match="more than 3 files"):
         unpacked(blobs, tar_gz({f"{n}.py": "x" for n in range(5)}))

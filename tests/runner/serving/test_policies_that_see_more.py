@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 import torch
 from playground import crew_of
-from policy_wire import act, array, files, npy
-from starlette.testclient import TestClient
+from policy_wire import act, acting, array, npy
 
 from arena_runner.policies import spaces
-from arena_runner.serving.policy_app import create_app
 
 BOX, DOOR = gymnasium.spaces.Box(-1, 1, (2, 2), np.float32), gymnasium.spaces.Discrete(3, start=1)
 PICTURE = gymnasium.spaces.Box(0, 255, (12, 12, 3), np.uint8)
@@ -39,13 +37,7 @@ def crews():
 
 @pytest.fixture(scope="module")
 def http(crews, tmp_path_factory):
-    """A policy server with the second member of each crew."""
-    with TestClient(create_app("secret"), headers={"Authorization": "Bearer secret"}) as client:
-        for name, crew in crews.items():
-            folder = tmp_path_factory.mktemp(name)
-            crew.save(1, folder)
-            answer = client.post("/adapters", json={"name": name, "files": files(folder)})
-            assert answer.status_code == 201, answer.text
+    with acting(crews, tmp_path_factory) as client:
         yield client
 
 

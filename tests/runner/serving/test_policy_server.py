@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 import torch
 from playground import crew_of, drawn, floats
-from policy_wire import act, array, files, npy
-from starlette.testclient import TestClient
+from policy_wire import act, acting, array, files, npy
 
 from arena_runner.policies.crew import POLICY, SPEC
 from arena_runner.server.life import listen
 from arena_runner.serving.main import bound
-from arena_runner.serving.policy_app import create_app
 
 
 @pytest.fixture(scope="module")
@@ -26,13 +24,7 @@ def crews():
 
 @pytest.fixture(scope="module")
 def http(crews, tmp_path_factory):
-    """A policy server with the second member of each crew."""
-    with TestClient(create_app("secret"), headers={"Authorization": "Bearer secret"}) as client:
-        for name, crew in crews.items():
-            folder = tmp_path_factory.mktemp(name)
-            crew.save(1, folder)
-            answer = client.post("/adapters", json={"name": name, "files": files(folder)})
-            assert answer.status_code == 201, answer.text
+    with acting(crews, tmp_path_factory) as client:
         yield client
 
 

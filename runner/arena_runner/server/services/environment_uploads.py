@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import IO, Any
 
 from ruamel.yaml import YAML
@@ -15,6 +14,7 @@ from ruamel.yaml.error import YAMLError
 from arena_gitops.spec.entrypoints import entrypoints, module_of
 from arena_gitops.spec.fields import ENTRYPOINT_PATTERN
 from arena_gitops.spec.job import EnvironmentInput
+from arena_runner.sandbox.unpack import without_top
 from arena_runner.server.archives import unpack
 from arena_runner.server.artifacts import BlobStore
 from arena_runner.server.refusals import RefusedError
@@ -58,7 +58,7 @@ class Accepted:
 def accept(blobs: BlobStore, sent: Sent) -> Accepted:
     """Unpack, read the configuration and choose the entry point; 422 with what is wrong, and nothing is kept."""
     unpacked = unpack(blobs, sent.archive)
-    files = _without_top(unpacked.files)
+    files = without_top(unpacked.files)
     requirements = _taken(blobs, files, (REQUIREMENTS,), sent.requirements)
     config = _taken(blobs, files, CONFIGS, sent.config)
     source = EnvironmentInput(
@@ -99,15 +99,6 @@ def chosen(files: Mapping[str, str], there: list[str], wanted: str | None) -> st
         message = f"{wanted!r} is no entry point of it: expected module:Class; found: {known}"
         raise RefusedError(422, "no-entrypoint", message)
     return wanted
-
-
-def _without_top(files: dict[str, str]) -> dict[str, str]:
-    """Names from where imports start: a folder that holds everything is no part of them, unless it is a package."""
-    tops = {PurePosixPath(name).parts[0] for name in files}
-    top = next(iter(tops))
-    if len(tops) > 1 or top in files or f"{top}/__init__.py" in files:
-        return files
-    return _without_top({name.removeprefix(f"{top}/"): digest for name, digest in files.items()})
 
 
 def _taken(blobs: BlobStore, files: dict[str, str], names: tuple[str, ...], sent: bytes) -> bytes:

@@ -51,13 +51,17 @@ class Look:
     @property
     def settled(self) -> bool:
         """Whether what should serve does."""
-        serving, target = self.serving, self.target
-        if self.held_at is not None:
-            return serving is not None and serving.number == self.held_at
-        return serving is not None and isinstance(target, Target) and self._is(serving, target)
+        return self._is_wanted(self.serving)
 
-    def _is(self, revision: RevisionRow, target: Target) -> bool:
-        asked = (target.run.id, target.checkpoint.digest, self.place)
+    def _is_wanted(self, revision: RevisionRow | None) -> bool:
+        """Whether it is the one a rollback named, else the one that is asked for."""
+        if revision is None:
+            return False
+        if self.held_at is not None:
+            return revision.number == self.held_at
+        if not isinstance(self.target, Target):
+            return False
+        asked = (self.target.run.id, self.target.checkpoint.digest, self.place)
         return (revision.run_id, revision.digest, revision.place) == asked
 
     @property
@@ -68,10 +72,7 @@ class Look:
     @property
     def is_loading(self) -> bool:
         """Whether what should serve is on its way."""
-        loading, target = self.loading, self.target
-        if self.held_at is not None:
-            return loading is not None and loading.number == self.held_at
-        return loading is not None and isinstance(target, Target) and self._is(loading, target)
+        return self._is_wanted(self.loading)
 
     @property
     def keeps_quiet(self) -> bool:
