@@ -55,6 +55,19 @@ def test_hidden_and_built_files_are_left_out_and_named(blobs):
         (b"", "not a tar.gz archive"),
         (tar_gz({"a": b"x" * 5000})[:-40], "not a tar.gz archive"),
     ],
+    ids=[
+        "a name that leads outside",
+        "an absolute name",
+        "a backslash",
+        "a link",
+        "a hard link",
+        "a pipe",
+        "a name that is there twice",
+        "nothing in it",
+        "a zip",
+        "no byte",
+        "half of it",
+    ],  # without them the archives would be the names, and an archive has the second it was made in
 )
 def test_what_is_unsafe_or_no_archive_is_refused(blobs, data, said):
     with pytest.raises(RefusedError, match="refused") as caught:
