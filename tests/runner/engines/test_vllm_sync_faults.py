@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 from movements import SIZES, move
 
@@ -81,15 +83,19 @@ def test_a_name_that_still_leads_to_the_adapter_before_is_refused(learner, proce
 
 @pytest.mark.parametrize("size", SIZES)
 def test_an_adapter_loaded_under_a_number_that_has_cached_answers_is_refused(
-    learner, process, synced, size, monkeypatch
+    learner, process, synced, size, monkeypatch, tmp_path
 ):
-    """Stale cache: vLLM keys its cache by the number; in place means the same number for other weights."""
+    """Stale cache: vLLM keys its cache by the number; in place means the same number for other weights.
+
+    From a folder that stays: vLLM reads it again whenever it has put the adapter aside, and dies where it is gone.
+    """
     before, load = synced._sent[1].name, synced.load
 
     def in_place(name, adapter):
         process.http.post("/sabotage/alias", json={"name": before})
         load(name, adapter)
-        body = {"lora_name": before, "lora_path": str(synced._folder / name), "load_inplace": True}
+        kept = shutil.copytree(synced._folder / name, tmp_path / name)
+        body = {"lora_name": before, "lora_path": str(kept), "load_inplace": True}
         assert process.http.post("/v1/load_lora_adapter", json=body).is_success
 
     move(learner.population, 1, size)
