@@ -30,11 +30,14 @@ def order(process, method, *args):
 
 @pytest.fixture
 def synced(learner, process, vllm_engine):
-    """Every member as it should be; what a test broke is mended, and sent again."""
+    """Every member as it should be. What a test broke is mended, and all of them are sent again: a fault of activation
+    may have met any that vLLM had put aside meanwhile.
+    """
     vllm_engine.sync([0, 1, 2])
     yield vllm_engine
     order(process, "arena_mend")
     process.http.post("/sabotage/alias", json={"name": None})
+    vllm_engine.close()
     vllm_engine.generate(ASKED)
 
 
@@ -83,7 +86,7 @@ def test_a_name_that_still_leads_to_the_adapter_before_is_refused(learner, proce
 
 @pytest.mark.parametrize("size", SIZES)
 def test_an_adapter_loaded_under_a_number_that_has_cached_answers_is_refused(
-    learner, process, synced, size, monkeypatch, tmp_path
+    learner, process, synced, size, tmp_path
 ):
     """Stale cache: vLLM keys its cache by the number; in place means the same number for other weights.
 
@@ -99,9 +102,10 @@ def test_an_adapter_loaded_under_a_number_that_has_cached_answers_is_refused(
         assert process.http.post("/v1/load_lora_adapter", json=body).is_success
 
     move(learner.population, 1, size)
-    monkeypatch.setattr(synced, "load", in_place)
-    with pytest.raises(PolicyMismatchError, match="could be an earlier adapter's"):
-        synced.generate(ASKED)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(synced, "load", in_place)
+        with pytest.raises(PolicyMismatchError, match="could be an earlier adapter's"):
+            synced.generate(ASKED)
 
 
 @pytest.mark.parametrize("layer", ["layers.1.mlp.down_proj", "proj"])
