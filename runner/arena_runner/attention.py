@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention as sdpa
-from transformers import AttentionInterface
 
 from arena_runner import cpu_attention
 from arena_runner.packing import Pack, Segment
@@ -62,7 +61,19 @@ def arena_attention(
     return out.transpose(1, 2), None
 
 
-AttentionInterface.register(NAME, arena_attention)
+def _register() -> None:
+    """Load transformers' models as where there is no scipy: only losses for object detection want it, and its 34 MiB."""
+    from transformers import utils
+
+    known, utils.is_scipy_available = utils.is_scipy_available, lambda: False
+    try:
+        from transformers import AttentionInterface
+    finally:
+        utils.is_scipy_available = known
+    AttentionInterface.register(NAME, arena_attention)
+
+
+_register()
 
 
 def install(model: Any) -> bool:
