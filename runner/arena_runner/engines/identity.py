@@ -3,8 +3,11 @@
 Two halves. The *digest* half reads the tensors back from where the engine computes, after every sync (`reading`). The
 *path* half shows that what lies there is what answers: a probe adapter, strong enough to be seen, goes through the
 very code that sends and serves real ones and must change greedy completions exactly as the adapter's format
-says (`plain`), in one targeted layer after the other, several names at once, every name a new one. It runs when
-an engine starts, after a restart, and whenever ranks or targets change.
+says (`plain`), in every targeted layer, several names at once, every name a new one. It runs when an engine
+starts, after a restart, and whenever ranks or targets change.
+
+Several layers' probes share an adapter, each told apart by what the format says of the adapter without it; a
+layer that cannot be told that way, or looks wrong, gets an adapter of its own.
 
 What engine and format may differ by is measured where nothing can be wrong yet, on the bare base model.
 """
@@ -15,6 +18,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Any, Protocol
 
 import torch
@@ -27,9 +31,9 @@ from arena_runner.engines.reading import PolicyMismatchError
 from arena_runner.models import BaseModel
 from arena_runner.peft_format import AdapterConfig
 
-PROMPT = 8
+PROMPT = 4
 """tokens of a probe's prompt"""
-CALIBRATE = (8, 32)
+CALIBRATE = (16, 16)
 """completions and tokens of the bare base model: 256 in all"""
 CALIBRATE_EXACT = (4, 6)
 """the same in fp32, where `EXACT` is far above what is found, and this only sees whether it is the same model"""
@@ -37,6 +41,10 @@ PROBE = (2, 4, 12, 24)
 """tokens sampled for a targeted layer, the first by the prompt's own forward; more where fewer could not tell"""
 EXACT = 1e-3
 """nats per token in fp32 below which nothing is suspected; seen: 3e-5"""
+SHARED = 6
+"""layers whose probes share an adapter"""
+SHARING = 2
+"""times a probe may have been raised and still share one"""
 VISIBLE = 10
 """a probe's effect, in units of what engine and format differ by anyway, from which it is judged"""
 GAIN = 0.35
@@ -130,20 +138,32 @@ class Turn:
     raised: int = 0
     """times its probe was too weak to be seen"""
     looks: int = 0
-    """times it looked wrong"""
+    """times it looked wrong in an adapter of its own"""
+    alone: bool = False
+    """whether it has an adapter of its own"""
 
     @property
     def tokens(self) -> int:
         """How many are sampled."""
         return PROBE[min(self.raised + 2 * self.looks, len(PROBE) - 1)]
 
+    @property
+    def strength(self) -> float:
+        """Of its probe, in units of what the layer itself does."""
+        return 4.0**self.raised
+
     def stronger(self) -> Turn | None:
         """The next attempt, if one is left."""
-        return replace(self, raised=self.raised + 1) if self.raised + 1 < len(PROBE) else None
+        raised = self.raised + 1
+        return (
+            replace(self, raised=raised, alone=self.alone or raised > SHARING)
+            if raised < len(PROBE)
+            else None
+        )
 
     def again(self) -> Turn:
-        """The same probe on another prompt."""
-        return replace(self, looks=self.looks + 1)
+        """The same probe in an adapter of its own; there, on another prompt."""
+        return replace(self, alone=True, looks=self.looks + self.alone)
 
 
 def prove_path(base: BaseModel, subject: Subject, targets: Sequence[str]) -> Path:
@@ -162,32 +182,51 @@ def probe_layers(
 
     Whoever serves others beside the proof may do so between two of them.
     """
-    shapes, sizes = subject.shapes, _sizes(base, targets)
-    waiting, sent = [Turn(module) for module in targets], 0
-    while waiting:
-        now, waiting = waiting[: len(shapes)], waiting[len(shapes) :]
-        probes = {
-            f"probe-{sent + place}": _probe(base, turn.module, 4.0**turn.raised * sizes[turn.module], shape)
-            for place, (turn, shape) in enumerate(zip(now, shapes, strict=False))
-        }
-        sent += len(now)
-        asked = [prompt(base, turn.looks) for turn in now]
-        with _loaded(subject, probes):
-            seen = _seen(
-                base, subject, probes, asked, new_tokens=max(turn.tokens for turn in now), noise=noise
-            )
-        for turn, found in zip(now, seen, strict=True):
-            if found.size < VISIBLE * max(noise.square, EXACT):
-                if (stronger := turn.stronger()) is not None:
-                    waiting.append(stronger)
+    shapes, sizes, sent = subject.shapes, _sizes(base, targets), 0
+    turns = [Turn(module) for module in targets]
+    while turns:
+        later: list[Turn] = []
+        for now in _batches(turns, len(shapes)):
+            probes = {
+                f"probe-{sent + place}": [
+                    _probe(base, turn.module, turn.strength * sizes[turn.module], shape) for turn in own
+                ]
+                for place, (own, shape) in enumerate(zip(now, shapes, strict=False))
+            }
+            sent += len(now)
+            asked = [prompt(base, own[0].looks) for own in now]
+            new_tokens = max(turn.tokens for own in now for turn in own)
+            with _loaded(subject, {name: together(parts) for name, parts in probes.items()}):
+                seen = _seen(base, subject, probes, asked, new_tokens=new_tokens, noise=noise)
+            for turn, found in zip(chain.from_iterable(now), seen, strict=True):
+                after = _judged(turn, found, noise)
+                if isinstance(after, Turn):
+                    later.append(after)
                 else:
-                    yield turn.module, None
-            elif (wrong := _wrong(turn.module, found, noise)) is None:
-                yield turn.module, found.gain
-            elif noise.exact or turn.looks + 1 == LOOKS:
-                raise PolicyMismatchError(wrong)
-            else:
-                waiting.append(turn.again())
+                    yield turn.module, after
+        turns = later
+
+
+def _batches(turns: Sequence[Turn], places: int) -> Iterator[list[list[Turn]]]:
+    """As many adapters as there are places, each with the layers it has; layers that share one are far apart."""
+    sharing = [turn for turn in turns if not turn.alone]
+    count = max(-(-len(sharing) // SHARED), min(places, len(sharing)))
+    adapters = [sharing[n::count] for n in range(count)] + [[turn] for turn in turns if turn.alone]
+    adapters = [own if len(own) > 1 else [replace(own[0], alone=True)] for own in adapters]
+    for at in range(0, len(adapters), places):
+        yield adapters[at : at + places]
+
+
+def _judged(turn: Turn, found: Seen, noise: Noise) -> Turn | float | None:
+    """The gain of a layer's probe, None where it cannot be told, or how to look once more; raises where it is wrong."""
+    if found.size < VISIBLE * max(noise.square, EXACT):
+        return turn.stronger()
+    wrong = _wrong(turn.module, found, noise)
+    if wrong is None:
+        return found.gain
+    if turn.alone and (noise.exact or turn.looks + 1 == LOOKS):
+        raise PolicyMismatchError(wrong)
+    return turn.again()
 
 
 def _wrong(module: str, seen: Seen, noise: Noise) -> str | None:
@@ -216,23 +255,27 @@ def _loaded(subject: Subject, probes: Mapping[str, Adapter]) -> Iterator[None]:
 def _seen(
     base: BaseModel,
     subject: Subject,
-    probes: Mapping[str, Adapter],
+    probes: Mapping[str, list[Adapter]],
     prompts: Sequence[tuple[int, ...]],
     *,
     new_tokens: int,
     noise: Noise,
 ) -> list[Seen]:
-    """What every probe does to its own greedy completion; the base model is asked in the same batch."""
-    asked = [*zip(probes, prompts, strict=True), (None, prompt(base, 0))]
-    done = subject.sample(asked, new_tokens)
-    adapters = [*probes.values(), None]
-    theirs = [Text(a, ids, c.token_ids) for a, (_, ids), c in zip(adapters, asked, done, strict=True)]
-    bare = [Text(None, text.prompt_ids, text.token_ids) for text in theirs[:-1]]
-    opinions = logprobs(base, [*theirs, *bare])
-    told = [torch.tensor(c.logprobs) for c in done]
-    _demand_bare(opinions[len(probes)], told[-1], noise)
-    means, alone = opinions[: len(probes)], opinions[len(probes) + 1 :]
-    return [Seen(m - b, t - b) for m, b, t in zip(means, alone, told[:-1], strict=True)]
+    """What every probe does to the greedy completion of its name; the base model is asked in the same batch."""
+    done = subject.sample([*zip(probes, prompts, strict=True), (None, prompt(base, 0))], new_tokens)
+    texts = [Text(None, prompt(base, 0), done[-1].token_ids)]
+    for parts, ids, completion in zip(probes.values(), prompts, done, strict=False):
+        rest = [parts[:n] + parts[n + 1 :] for n in range(len(parts))]
+        texts += [
+            Text(together(some) if some else None, ids, completion.token_ids) for some in (parts, *rest)
+        ]
+    opinions = iter(logprobs(base, texts))
+    _demand_bare(next(opinions), torch.tensor(done[-1].logprobs), noise)
+    seen = []
+    for parts, completion in zip(probes.values(), done, strict=False):
+        means, told = next(opinions), torch.tensor(completion.logprobs)
+        seen += [Seen(means - without, told - without) for without in islice(opinions, len(parts))]
+    return seen
 
 
 def _demand_bare(means: Tensor, told: Tensor, noise: Noise) -> None:
@@ -255,6 +298,13 @@ def _probe(base: BaseModel, module: str, strength: float, shape: tuple[int, floa
     leaf = module.rpartition(".")[2]
     name_a, name_b = peft_format.tensor_names(module)
     return Adapter({name_a: a, name_b: b}, AdapterConfig(rank, alpha, (leaf,), base.ref, base.digest))
+
+
+def together(parts: Sequence[Adapter]) -> Adapter:
+    """One adapter with the layers of several of equal shape."""
+    targets = {leaf for part in parts for leaf in part.config.targets}
+    tensors = {name: tensor for part in parts for name, tensor in part.tensors.items()}
+    return Adapter(tensors, replace(parts[0].config, targets=tuple(sorted(targets))))
 
 
 @torch.no_grad()
