@@ -3,7 +3,7 @@
 Each seed draws one decade of learning rates that may hold no good one. All methods start inside it: our population with
 and without evolution, AgileRL's, and over trl random search and ASHA (optuna's successive halving). Populations may
 mutate the rate beyond the decade, by 3 or 1/3, in the same wide range; a search cannot leave what it was given. A seed
-that never gets there counts as the whole budget. A tiny random model, vowels as the reward, greedy evaluation.
+that gets there too late or never counts as the whole budget. A tiny random model, vowels as the reward, greedy evaluation.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def one_seed(seed: int, model: str, budget: float, agilerl: str | None, trl: str
     for name, ((script, python), told, work) in methods.items():
         with ExitStack() as stack:
             clock = Clock(stack.enter_context(Contender(name, python, script, told)), budget)
-            taken[name] = clock.spent if work(clock) else budget
+            taken[name] = min(clock.spent, budget) if work(clock) else budget
     return taken
 
 
