@@ -22,8 +22,8 @@ from turns import Contender, in_turn
 
 PYTHON = os.environ.get("ARENA_AGILERL_PYTHON", ".venv-agilerl/bin/python")
 SPEED = {"prompts": 4, "completions": 4, "tokens": 32, "context": 160}
-MEMORY = {"prompts": 2, "completions": 2, "tokens": 8, "context": 160, "tokens_per_backward": 256}
-"""AgileRL's backward holds a member's whole batch, some 250 tokens; ours fills up to its budget from all members"""
+MEMORY = {"prompts": 2, "completions": 2, "tokens": 8, "context": 160, "tokens_per_backward": 184}
+"""AgileRL's backward holds a member's whole batch, 4 rows of 46 tokens; ours fills up to its budget from all members"""
 EVAL_ROWS = 4
 GENERATION = 2
 """iterations of a generation"""
