@@ -33,6 +33,7 @@ from arena_runner.parts import Held, JobError, Parts, rules_of
 from arena_runner.policies.crew import Crew
 from arena_runner.policies.design import plan
 from arena_runner.policies.port import Algorithm
+from arena_runner.policies.products import quick_products
 from arena_runner.policies.spaces import Crowd
 from arena_runner.population.member import Member
 from arena_runner.ports import Materials, TrainPorts
@@ -69,7 +70,10 @@ def open_classic(
         open_world = worlds.open
         crew = _crew(job, manifest, algorithm, open_world)
         cut = slice_of(manifest)
-        with closing(_task(crew, open_world, cut, manifest, job.seed)) as task:
+        with (
+            quick_products(crew.largest),
+            closing(_task(crew, open_world, cut, manifest, job.seed)) as task,
+        ):
             origin = crew.export(0)
             standing, best, pages = _stand(resumed, limits, crew, task)
             schedule = plan_schedule(manifest, job.limits, rows=0, per_iteration=cut.steps)
@@ -150,7 +154,7 @@ def _worlds(job: JobSpec, manifest: Manifest, materials: Materials) -> Iterator[
     if gym_id is not None:
         name, made = gym_id, cast("Callable[..., World]", open_parallel if many else open_registered)
         yield _Worlds(
-            lambda rows, judging: made(name, rows, options, longest if judging else None),
+            lambda rows, judging: made(name, rows, options, longest if judging else None, once=judging),
             lambda: film.Registered(name, options) if not many and film.draws(name) else None,
         )
         return
@@ -164,7 +168,9 @@ def _worlds(job: JobSpec, manifest: Manifest, materials: Materials) -> Iterator[
         raise JobError(SEVERAL)
     with opened(given.model_copy(update={"env_config": options}), materials) as source:
         yield _Worlds(
-            lambda rows, judging: Boxed(source, rows, (longest or LONGEST_JUDGED) if judging else None),
+            lambda rows, judging: Boxed(
+                source, rows, (longest or LONGEST_JUDGED) if judging else None, once=judging
+            ),
             lambda: _of_box(Boxed(source, 1)),
         )
 

@@ -1,11 +1,11 @@
 """M12: CPU seconds per counted environment step of a population of policies, beside AgileRL and stable-baselines3.
 
-    python runner/bench/rl.py [--agilerl PYTHON] [--repeats 3] [--learns]
+    python runner/bench/rl.py [CASE …] [--agilerl PYTHON] [--repeats 3]
 
 Every side runs in fresh processes, in turns, one thread each; only training is timed (imports and construction are
 not), with its evaluation and evolution where the trainer has them. Networks, batches, train frequency and evaluation
-episodes are equal; stable-baselines3 has no population and no layer norm: its cost per step is that of one member.
-`--learns` instead shows in how many steps DQN and PPO reach 475 on CartPole, over ten seeds.
+episodes are equal; stable-baselines3 has no population and no layer norm: its cost per step is that of one member, who is
+judged as often. Whether they learn is `curves.py`'s question.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ PPO: dict[str, Any] = {
     "training": {"max_steps": 8192, "evo_steps": 4096},
 }
 CASES = {"DQN": DQN, "PPO": PPO}
-LEARNS = {"DQN": {**DQN, "algorithm": {**DQN["algorithm"], "tau": 0.05}}, "PPO": PPO}
-"""For the question of how soon: a target that follows by 0.001 in each of few updates stays behind for longer than that."""
+Document = dict[str, Any]
 MEMBERS, EACH = 4, 16
 
 AGILERL = """
@@ -63,7 +62,9 @@ import json, sys, time
 import torch
 torch.set_num_threads(1)
 from stable_baselines3 import DQN, PPO
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.env_util import make_vec_env
+from stable_baselines3.common.evaluation import evaluate_policy
 case, env, each = json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 knobs, training = case["algorithm"], case["training"]
 world = make_vec_env(env, n_envs=each, seed=0)
@@ -76,18 +77,26 @@ if knobs["name"] == "DQN":
 else:
     model = PPO("MlpPolicy", world, n_steps=knobs["learn_step"] // each, n_epochs=knobs["update_epochs"], **shared)
 model.learn(each * 16)
+judge = make_vec_env(env, n_envs=each, seed=1)
+class Judged(BaseCallback):
+    due = training["evo_steps"]
+    def _on_step(self):
+        if self.num_timesteps >= self.due:
+            self.due += training["evo_steps"]
+            evaluate_policy(self.model, judge, n_eval_episodes=each)
+        return True
 began = time.process_time()
-model.learn(training["max_steps"], reset_num_timesteps=False)
+model.learn(training["max_steps"], callback=Judged())
 print(json.dumps({"steps": training["max_steps"], "seconds": time.process_time() - began}))
 """
 
 
-def manifest(case: dict[str, Any], env: str, members: int = MEMBERS, **training: Any) -> dict[str, Any]:
+def manifest(case: dict[str, Any], env: str, members: int = MEMBERS) -> Document:
     """One document that both population trainers read; only learning rates evolve, so that all train alike."""
     return {
         **case,
         "environment": {"name": env, "num_envs": EACH, "sync": True},
-        "training": {**case["training"], "pop_size": members, "hpo": True, "eval_loop": 1, **training},
+        "training": {**case["training"], "pop_size": members, "hpo": True, "eval_loop": 1},
         "mutation": {
             "probabilities": {
                 "no_mut": 0.5, "rl_hp_mut": 0.5, "arch_mut": 0.0, "new_layer": 0.0, "params_mut": 0.0, "act_mut": 0.0,
@@ -107,39 +116,47 @@ def main() -> None:
         "--agilerl", default=str(peer) if peer.exists() else None, help="python that has agilerl 2.58"
     )
     options.add_argument("--repeats", type=int, default=3)
-    options.add_argument("--learns", action="store_true")
+    options.add_argument("cases", nargs="*", default=[*CASES, "population"], choices=[*CASES, "population"])
     options.add_argument("--ours", help=argparse.SUPPRESS)
     chosen = options.parse_args()
     if chosen.ours:
         print(json.dumps(ours(json.loads(chosen.ours))))
         return
-    if chosen.learns:
-        learns()
-        return
     print("| case | side | steps / CPU-s | ours is |\n|---|---|---|---|")
-    for env in ("CartPole-v1", "LunarLander-v3"):
-        for name, case in CASES.items():
-            show(f"{name} {env}", sides(case, env, chosen.agilerl), chosen.repeats)
-    for members in (1, 2, 4, 8, 16):
-        document = {**manifest(DQN, "CartPole-v1", members), "eval_episodes": EACH}
-        show(f"DQN CartPole-v1, population {members}", {"ours": of_ours(document)}, chosen.repeats)
+    for name in chosen.cases:
+        if name == "population":
+            scaling(chosen.repeats)
+            continue
+        for env in ("CartPole-v1", "LunarLander-v3"):
+            show(f"{name} {env}", sides(CASES[name], env, chosen.agilerl), chosen.repeats)
+
+
+def scaling(repeats: int) -> None:
+    """DQN and PPO on CartPole with more and more members; a step is one of any member."""
+    for name, case in CASES.items():
+        for members in (1, 2, 4, 8, 16):
+            document = judged(manifest(case, "CartPole-v1", members))
+            show(f"{name} CartPole-v1, population {members}", {"ours": ours_command(document)}, repeats)
 
 
 def sides(case: dict[str, Any], env: str, agilerl: str | None) -> dict[str, list[str]]:
     """Side → its command."""
     document = manifest(case, env)
-    found = {"ours": of_ours({**document, "eval_episodes": EACH})}
+    found = {"ours": ours_command(judged(document))}
     if agilerl:
         found["agilerl"] = [agilerl, "-c", AGILERL, json.dumps(document)]
     found["stable-baselines3"] = [sys.executable, "-c", SB3, json.dumps(case), env, str(EACH)]
     return found
 
 
-def of_ours(document: dict[str, Any]) -> list[str]:
-    """Our command; the episodes of an evaluation are a key of ours alone."""
-    training = {**document["training"], "eval_episodes": document["eval_episodes"], "test_episodes": 0}
-    body = {k: v for k, v in document.items() if k != "eval_episodes"} | {"training": training}
-    return [sys.executable, __file__, "--ours", json.dumps(body)]
+def judged(document: Document) -> Document:
+    """With as many episodes of evaluation as AgileRL takes, whose number is a key of ours alone."""
+    return {**document, "training": {**document["training"], "eval_episodes": EACH, "test_episodes": 0}}
+
+
+def ours_command(document: Document) -> list[str]:
+    """Our side of it, in a process of its own."""
+    return [sys.executable, __file__, "--ours", json.dumps(document)]
 
 
 def show(label: str, commands: dict[str, list[str]], repeats: int) -> None:
@@ -166,7 +183,7 @@ def show(label: str, commands: dict[str, list[str]], repeats: int) -> None:
             print(f"| {label} | {side} | {rate:,.0f} | {mine / rate:.1f}x |", flush=True)
 
 
-def ours(document: dict[str, Any]) -> dict[str, float]:
+def ours(document: Document) -> dict[str, Any]:
     """A whole run with states, exports and evolution, as a worker would do it."""
     sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "support"))
     from labs import Recorder
@@ -189,27 +206,8 @@ def ours(document: dict[str, Any]) -> dict[str, float]:
     if finished.state != "completed":
         raise SystemExit(finished.message)
     last = {event.member: event.step for event in ports.of("progress")}
-    fitness = [(event.step, event.fitness) for event in ports.of("evaluation")]
-    reached = [step for step, value in fitness if value >= 475]
-    return {"steps": sum(last.values()), "seconds": spent, "reached": min(reached, default=0)}
-
-
-def learns() -> None:
-    """Ten seeds of each, until the first evaluation of 16 episodes at or above 475."""
-    for name, case in LEARNS.items():
-        budget = 60_000 if name == "DQN" else 100_000
-        told = []
-        for seed in range(10):
-            document = manifest(case, "CartPole-v1", max_steps=budget, target_score=475.0, evo_steps=2000)
-            document["mutation"]["rand_seed"] = seed
-            done = subprocess.run(
-                of_ours({**document, "eval_episodes": EACH}), capture_output=True, text=True, check=True,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-            )  # fmt: skip
-            told.append(json.loads(done.stdout.splitlines()[-1]))
-            print(name, seed, told[-1], flush=True)
-        good = [one for one in told if one["reached"]]
-        print(f"{name}: {len(good)} of 10 reached 475 within {budget} steps of a member")
+    curve = [(event.step, event.fitness) for event in ports.of("evaluation")]
+    return {"steps": sum(last.values()), "seconds": spent, "curve": curve}
 
 
 if __name__ == "__main__":

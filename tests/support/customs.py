@@ -108,13 +108,13 @@ def custom_job(which, environment, **sections):
 
 
 @contextmanager
-def boxed(folder, source, rows, *, entrypoint="env:Room", longest=None, config=None, **more):
+def boxed(folder, source, rows, *, entrypoint="env:Room", longest=None, once=False, config=None, **more):
     """A world of it."""
     environment = environment_of(folder, source, entrypoint, env_config=config or {})
     with opened(
         environment, Materials(workdir=folder, environment=folder), **{"processes": 1, **more}
     ) as found:
-        world = Boxed(found, rows, longest)
+        world = Boxed(found, rows, longest, once=once)
         try:
             yield world
         finally:

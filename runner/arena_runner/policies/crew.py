@@ -61,6 +61,11 @@ class Crew:
     def __len__(self) -> int:
         return sum(len(group) for group in self.groups)
 
+    @property
+    def largest(self) -> int:
+        """Weights of a member's largest network."""
+        return max(stack.flat.shape[1] for group in self.groups for stack in group.nets.values())
+
     def tell(self, members: Sequence[Member]) -> None:
         """The members' hyperparameters, which the loop owns."""
         own = [member.hyperparameters for member in members]

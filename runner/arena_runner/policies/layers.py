@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from arena_gitops.spec.manifest.network import Cnn, CnnLstm, Lstm, Mlp, MultiInput, Simba
 from arena_runner.policies.design import Design, DesignError, Head
+from arena_runner.policies.normed import normed
 from arena_runner.policies.spaces import Categories, Image, Part, entered
 
 Params = Mapping[str, Tensor]
@@ -179,9 +180,9 @@ def _dense(
         x = torch.addcmul(x, shaken, columns)
     scale = p.get(f"{name}.scale")
     if scale is not None:
-        x = torch.addcmul(
-            p[f"{name}.shift"].unsqueeze(1), functional.layer_norm(x, x.shape[-1:]), scale.unsqueeze(1)
-        )
+        relu = act is torch.relu
+        x = normed(x, scale, p[f"{name}.shift"], relu=relu)
+        act = None if relu else act
     return x if act is None else act(x)
 
 

@@ -1,4 +1,4 @@
-"""N networks of one design as one matrix (N, P), with Adam for all in one launch.
+"""N networks of one design as one matrix (N, P), with Adam in one pass over it.
 
 A layer's stacked weight is a view of the matrix, its gradient a view of another, so the optimizer, a soft update and
 a copy of a member are single operations on rows. Learning rate, step count and clip are columns: N together equal N
@@ -103,12 +103,13 @@ class Stack:
         if shrink is not None:
             grads.mul_(shrink.unsqueeze(1))
         self.steps += 1
-        root = (1 - BETAS[1] ** self.steps).sqrt()  # (N, 1)
-        size = (-lr.double().unsqueeze(1) / (1 - BETAS[0] ** self.steps)).to(grads.dtype)
-        mean.lerp_(grads, 1 - BETAS[0])
-        square.mul_(BETAS[1]).addcmul_(grads, grads, value=1 - BETAS[1])
-        bottom = square.sqrt().mul_(root.reciprocal().to(grads.dtype)).add_(eps)
-        self.flat.addcdiv_(mean.mul(size), bottom)
+        rows = zip(self.flat, grads, mean, square, self.steps.float(), lr.tolist(), strict=True)
+        for flat, grad, first, second, step, rate in rows:
+            torch._fused_adam_(  # one pass over memory; what torch.optim.Adam(fused=True) calls
+                [flat], [grad], [first], [second], [], [step],
+                lr=rate, beta1=BETAS[0], beta2=BETAS[1], eps=eps,
+                weight_decay=0.0, amsgrad=False, maximize=False,
+            )  # fmt: skip
 
     @torch.no_grad()
     def follow(self, other: Stack, tau: Tensor | float) -> None:

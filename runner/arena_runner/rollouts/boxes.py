@@ -71,8 +71,9 @@ class Source:
 class Boxed:
     """A world of a custom environment."""
 
-    def __init__(self, source: Source, rows: int, longest: int | None = None) -> None:
-        self.rows = rows
+    def __init__(self, source: Source, rows: int, longest: int | None = None, *, once: bool = False) -> None:
+        """So many environments; of one episode each until the next reset, where it is `once`."""
+        self.rows, self._once = rows, once
         environment = source.environment
         python = own_python(environment, source.wheels)
         self._box = Box.make(source.files, source.names)
@@ -104,7 +105,7 @@ class Boxed:
         ended = terminated | truncated
         self._diary.note(actions, ended)
         after = self._gathered("after")
-        if not ended.any():
+        if self._once or not ended.any():
             return Stepped(after, after, reward, terminated, truncated)
         self._lay_seeds(np.flatnonzero(ended).tolist(), 1)
         begun = self._gathered("seen")
@@ -154,6 +155,7 @@ class Boxed:
             "config": environment.env_config,
             "seconds": limits.call_timeout_s,
             "longest": longest or 0,
+            "once": self._once,
         }
         for hand in self._hands:
             hand.ask("begin", {**options, "rows": hand.rows})

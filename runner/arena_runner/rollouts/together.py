@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,12 @@ _Step = tuple[dict[str, Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 class Together:
     """A world of several agents."""
 
-    def __init__(self, make: Callable[[], Any], rows: int, longest: int | None = None) -> None:
-        self.rows, self._longest = rows, longest
+    def __init__(
+        self, make: Callable[[], Any], rows: int, longest: int | None = None, *, once: bool = False
+    ) -> None:
+        """So many environments; of one episode each until the next reset, where it is `once`."""
+        self.rows, self._longest, self._once = rows, longest, once
+        self._going: Sequence[int] = range(rows)
         self._envs = [make() for _ in range(rows)]
         first = self._envs[0]
         self._agents = [str(agent) for agent in first.possible_agents]
@@ -47,6 +51,7 @@ class Together:
         """Begin anew."""
         self._seed_of = seed_of
         self._diary.clear()
+        self._going = range(self.rows)
         self._now = [self._begin(row) for row in range(self.rows)]
         return self._stacked(self._now)
 
@@ -56,14 +61,16 @@ class Together:
         reward = np.zeros(shape, dtype=np.float32)
         terminated, truncated = np.zeros((2, *shape), dtype=np.bool_)
         after = list(self._now)
-        for row in range(self.rows):
+        for row in self._going:
             after[row], reward[row], terminated[row], truncated[row] = self._step(row, actions[row])
         self._now = list(after)
         led = self._stacked(after)
-        ended = np.flatnonzero((terminated | truncated).all(1))
-        if not len(ended):
+        ended = np.flatnonzero((terminated | truncated).all(1)).tolist()
+        if self._once:
+            self._going = [row for row in self._going if row not in ended]
+        if self._once or not ended:
             return Stepped(led, led, reward, terminated, truncated)
-        for row in ended.tolist():
+        for row in ended:
             self._diary.episodes[row] += 1
             self._now[row] = self._begin(row)
         return Stepped(self._stacked(self._now), led, reward, terminated, truncated)
@@ -133,7 +140,9 @@ class Together:
         return found
 
 
-def open_parallel(name: str, rows: int, options: Mapping[str, Any], longest: int | None = None) -> Together:
+def open_parallel(
+    name: str, rows: int, options: Mapping[str, Any], longest: int | None = None, *, once: bool = False
+) -> Together:
     """Environments of one of PettingZoo's modules; WorldError when there is none or it is not installed."""
     if not MODULE.fullmatch(name):
         raise WorldError(
@@ -141,6 +150,6 @@ def open_parallel(name: str, rows: int, options: Mapping[str, Any], longest: int
         )
     try:
         module = importlib.import_module(name)
-        return Together(lambda: module.parallel_env(**options), rows, longest)
+        return Together(lambda: module.parallel_env(**options), rows, longest, once=once)
     except (ImportError, AttributeError, TypeError) as error:
         raise WorldError(f"environment {name} cannot be made: {error}") from error

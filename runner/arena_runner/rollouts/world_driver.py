@@ -50,7 +50,8 @@ def begin(text: str) -> Json:
     _, info = reset(first, 0)
     parts = leaves(first.observation_space)
     metadata = getattr(first, "metadata", None) or {}
-    state.update(parts=parts, longest=options["longest"], ticks=[0] * len(envs))
+    state.update(parts=parts, longest=options["longest"], once=options["once"])
+    state.update(ticks=[0] * len(envs), going=list(range(len(envs))))
     return {
         "sees": described(first.observation_space),
         "does": described(first.action_space),
@@ -81,23 +82,30 @@ def share(text: str) -> Json:
 
 def start(_text: str) -> Json:
     """Begin an episode in every environment."""
-    for row in range(len(state["envs"])):
+    state["going"] = list(range(len(state["envs"])))
+    for row in state["going"]:
         begin_episode(row)
     return {}
 
 
 def step(_text: str) -> Json:
-    """One step of every environment."""
+    """One step of every environment whose episode goes on."""
     fields, after = state["fields"], state["after"]
     actions, paid = fields["actions"], fields["reward"]
     over, cut = fields["terminated"], fields["truncated"]
-    for row, env in enumerate(state["envs"]):
+    paid[:], over[:], cut[:] = 0, False, False
+    for row in state["going"].copy():
+        env = state["envs"][row]
         seen, reward, terminated, truncated, info = stepped(env, actions[row])
         state["ticks"][row] += 1
         lay(after, row, seen, info, env.step)
         paid[row], over[row] = reward, terminated
         cut[row] = truncated or state["ticks"][row] == state["longest"]
-        if over[row] or cut[row]:
+        if not (over[row] or cut[row]):
+            continue
+        if state["once"]:
+            state["going"].remove(row)
+        else:
             begin_episode(row)
     for name, (_, _, check) in state["parts"].items():
         if not check(after[name]):

@@ -4,6 +4,9 @@ A world holds `places x each` environments in order. An episode that ends is fol
 step, so that every row of a step is a transition that happened: nothing is padded, nothing is counted that was not
 played. The k-th episode of an environment starts from a seed that is a function of (run, place, environment, k).
 
+A world that judges plays one episode in every row: a row that has ended rests until the next reset, where stepping it
+costs something.
+
 Three kinds: `Native` steps an environment whose physics Gymnasium itself has as one array (CartPole), `Plain` steps
 ordinary environments one by one, and `boxes.Boxed` does that in sandboxed processes. Their state can be saved: native
 ones have it in arrays, plain ones are brought back by playing the running episode's actions again.
@@ -158,37 +161,42 @@ class Native:
 class Plain:
     """Ordinary environments, one after another in this process."""
 
-    def __init__(self, make: Callable[[], Any], rows: int) -> None:
-        self.rows = rows
+    def __init__(self, make: Callable[[], Any], rows: int, *, once: bool = False) -> None:
+        """So many environments; of one episode each until the next reset, where it is `once`."""
+        self.rows, self._once = rows, once
         self._envs = [make() for _ in range(rows)]
         first = self._envs[0]
         self.spaces = spaces.read(first.observation_space, first.action_space)
         self._diary = Diary.of(self.spaces.does, rows)
+        self._going: Sequence[int] = range(rows)
 
     def reset(self, seed_of: SeedOf) -> Arrays:
         """Begin anew."""
         self._seed_of = seed_of
         self._diary.clear()
+        self._going = range(self.rows)
         self._now = [self._begin(row) for row in range(self.rows)]
         return stacked(self.spaces, self._now)
 
     def step(self, actions: NDArray[Any]) -> Stepped:
         """One by one."""
         wanted = spaces.decode(self.spaces.does, actions)
-        reward = np.empty(self.rows, dtype=np.float32)
+        reward = np.zeros(self.rows, dtype=np.float32)
         terminated, truncated = np.zeros((2, self.rows), dtype=np.bool_)
         after = list(self._now)
-        for row, env in enumerate(self._envs):
-            answer = env.step(wanted[row])
+        for row in self._going:
+            answer = self._envs[row].step(wanted[row])
             after[row] = with_mask(answer[0], answer[4])
             reward[row], terminated[row], truncated[row] = answer[1:4]
         self._diary.note(actions, terminated | truncated)
-        ended = np.flatnonzero(terminated | truncated)
+        ended = np.flatnonzero(terminated | truncated).tolist()
         self._now = list(after)
         led = stacked(self.spaces, after)
-        if not len(ended):
+        if self._once:
+            self._going = [row for row in self._going if row not in ended]
+        if self._once or not ended:
             return Stepped(led, led, reward, terminated, truncated)
-        for row in ended.tolist():
+        for row in ended:
             self._now[row] = self._begin(row)
         return Stepped(stacked(self.spaces, self._now), led, reward, terminated, truncated)
 
@@ -200,6 +208,7 @@ class Plain:
         """Play the running episodes again."""
         self._seed_of = seed_of
         self._diary.restore(state)
+        self._going = range(self.rows)
         self._now = [self._begin(row) for row in range(self.rows)]
         for row, env in enumerate(self._envs):
             for action in self._diary.played[row]:
@@ -258,7 +267,9 @@ def shared_seeds(seed: int, each: int, what: str) -> SeedOf:
     return of
 
 
-def open_registered(gym_id: str, rows: int, options: Mapping[str, Any], longest: int | None = None) -> World:
+def open_registered(
+    gym_id: str, rows: int, options: Mapping[str, Any], longest: int | None = None, *, once: bool = False
+) -> World:
     """Environments of a registered id; WorldError when there is no such id or its library is missing."""
     try:
         spec = gymnasium.spec(gym_id)
@@ -268,6 +279,7 @@ def open_registered(gym_id: str, rows: int, options: Mapping[str, Any], longest:
             limit = min(steps, longest or steps)
             return Native(CartPoleVectorEnv(rows, max_episode_steps=limit), rows)
         limits = {} if longest is None else {"max_episode_steps": longest}
-        return Plain(lambda: gymnasium.make(gym_id, disable_env_checker=True, **limits, **options), rows)
+        made = {"disable_env_checker": True, **limits, **options}
+        return Plain(lambda: gymnasium.make(gym_id, **made), rows, once=once)
     except (gymnasium.error.Error, ImportError, TypeError) as error:
         raise WorldError(f"environment {gym_id} cannot be made: {error}") from error

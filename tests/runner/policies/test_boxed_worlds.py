@@ -18,10 +18,10 @@ from arena_runner.sandbox import Limits
 ROWS = 5
 
 
-def plain(source, rows=ROWS):
+def plain(source, rows=ROWS, **more):
     names: dict = {}
     exec(compile(source, "env.py", "exec"), names)
-    return Plain(names["Room"], rows)
+    return Plain(names["Room"], rows, **more)
 
 
 def walk(world, steps, start=0):
@@ -56,6 +56,19 @@ def test_processes_play_what_this_process_would_have_played(tmp_path, processes)
 
     same(ours, theirs)
     assert sum(int(one[4].sum()) for one in ours) >= ROWS
+
+
+def test_what_judges_rests_after_its_episode_as_in_this_process(tmp_path):
+    ordinary, of = plain(ROOM, once=True), seeds(3, 2, "episode")
+    with boxed(tmp_path, ROOM, ROWS, once=True) as world:
+        world.reset(of), ordinary.reset(of)
+        ours, theirs = walk(world, 9), walk(ordinary, 9)
+        again = world.reset(of), walk(world, 9)
+
+    same(ours, theirs)
+    same(ours, again[1])
+    assert sum(one[3] | one[4] for one in ours).tolist() == [1] * ROWS
+    assert not ours[-1][2].any()
 
 
 def test_a_saved_world_goes_on_where_it_stood(tmp_path):

@@ -246,6 +246,17 @@ def test_an_evaluation_can_be_cut_short():
     assert [one.ended.item() for one in played(world, 5)] == [False] * 4 + [True]
 
 
+def test_agents_that_are_judged_rest_after_their_episode():
+    world = Together(Meeting, 2, longest=5, once=True)
+    world.reset(seeds(1, 2, "episode"))
+
+    told = played(world, 7)
+
+    assert [one.ended.all().item() for one in told] == [False] * 4 + [True] + [False] * 2
+    assert told[4].paid.all()
+    assert not told[5].paid.any()
+
+
 def test_an_agent_that_leaves_before_the_others_is_refused_by_name():
     world = Together(lambda: Meeting(leaves=3), 1)
     world.reset(seeds(1, 1, "episode"))

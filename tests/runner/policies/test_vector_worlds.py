@@ -96,3 +96,32 @@ def test_a_saved_world_goes_on_where_it_stood(kind):
 def test_an_id_that_is_not_registered_is_one_error():
     with pytest.raises(WorldError, match="CartPole-v99"):
         open_registered("CartPole-v99", 1, {})
+
+
+def test_in_a_world_that_judges_a_row_rests_after_its_episode():
+    class Counted(gymnasium.Wrapper):
+        steps = 0
+
+        def step(self, action):
+            self.steps += 1
+            return super().step(action)
+
+    envs = []
+
+    def make():
+        envs.append(Counted(gymnasium.make("CartPole-v1", max_episode_steps=12)))
+        return envs[-1]
+
+    resting, going_on = Plain(make, ROWS, once=True), plain(longest=12)
+    for world in (resting, going_on):
+        world.reset(seeds(3, 2, "episode"))
+    ours, theirs = walk(resting, 20), walk(going_on, 20)
+
+    ended = np.array([step[3] | step[4] for step in theirs])
+    first = [int(np.flatnonzero(column)[0]) for column in ended.T]
+    assert [env.steps for env in envs] == [n + 1 for n in first]
+    for row, last in enumerate(first):
+        assert [step[2][row] for step in ours] == [1.0] * (last + 1) + [0.0] * (19 - last)
+        assert all(
+            np.array_equal(a[1][row], b[1][row]) for a, b in zip(ours[: last + 1], theirs, strict=False)
+        )
