@@ -116,7 +116,7 @@ def main() -> None:
         "--agilerl", default=str(peer) if peer.exists() else None, help="python that has agilerl 2.58"
     )
     options.add_argument("--repeats", type=int, default=3)
-    options.add_argument("cases", nargs="*", default=[*CASES, "population"], choices=[*CASES, "population"])
+    options.add_argument("cases", nargs="*", default=[*CASES, "population"], help="DQN PPO population")
     options.add_argument("--ours", help=argparse.SUPPRESS)
     chosen = options.parse_args()
     if chosen.ours:

@@ -71,7 +71,7 @@ class ClassicTraining(Training):
     """Training of a policy in an environment: every count of steps is of environment steps of one member."""
 
     learning_delay: Annotated[Int, Field(ge=0)] = 0
-    """environment steps before the first update"""
+    """environment steps before the first update; actions that are floats are drawn at random until then"""
     eps_start: Annotated[Float, Field(ge=0, le=1)] = 1.0
     """share of random actions at the start, for algorithms that choose among actions"""
     eps_end: Annotated[Float, Field(ge=0, le=1)] = 0.1

@@ -63,6 +63,8 @@ def greedy(group: Group, seen: Seen, memory: Memory) -> Acted:
 @torch.no_grad()
 def explore(group: Group, seen: Seen, dice: Dice, memory: Memory) -> Acted:
     """A draw from the policy."""
+    if (any_action := policy.untaught(group, dice)) is not None:
+        return any_action
     does = ddpg.does(group)
     return Acted(policy.scaled(does, squashed(group, seen, dice.normal(does.width))[0]))
 

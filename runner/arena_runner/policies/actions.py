@@ -81,8 +81,19 @@ def bounded(does: Choice | Continuous, name: str) -> Continuous:
     return does
 
 
+def untaught(group: Group, dice: Dice) -> Acted | None:
+    """Any action at all while nothing has been learned: an untrained actor would try the middle of the range only."""
+    if dice.explored * dice.rows >= group.training.learning_delay:
+        return None
+    does = group.spaces.does
+    assert isinstance(does, Continuous)
+    return Acted(scaled(does, 2 * dice.uniform(does.width) - 1))
+
+
 def noisy(group: Group, wanted: Tensor, dice: Dice, memory: Memory) -> Acted:
     """A deterministic action in [-1, 1] with exploration noise, correlated in time where the manifest says so."""
+    if (any_action := untaught(group, dice)) is not None:
+        return any_action
     does = group.spaces.does
     assert isinstance(does, Continuous)
     draw = dice.normal(does.width)

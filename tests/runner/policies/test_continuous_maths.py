@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from playground import crew_of, drawn, floats
 from stable_baselines3.common.distributions import SquashedDiagGaussianDistribution
 
 from arena_runner.algorithms import ddpg, sac, td3
-from arena_runner.policies.port import Batch
+from arena_runner.policies.port import Batch, Dice
 from arena_runner.policies.spaces import UNBOUNDED, Choice, SpaceError
 
 MEMBERS, ROWS, WIDTH = 3, 8, 2
@@ -179,3 +180,22 @@ def test_members_together_are_members_alone(name):
             MATHS[name].update(alone, batch.of([member]))
         for role, stack in alone.nets.items():
             assert torch.allclose(together.nets[role].flat[member], stack.flat[0], atol=2e-6), role
+
+
+@pytest.mark.parametrize("name", MATHS)
+def test_until_something_is_learned_any_action_is_tried(name):
+    group = crew_of(name, 2, does=floats(WIDTH, -2, 3), training={"learning_delay": 400}).groups[0]
+    seen = {"obs": drawn(2, 200, 4)}
+    tried, last, learned = (
+        MATHS[name].explore(group, seen, dice_of(200, explored), {}).actions for explored in (0, 1, 2)
+    )
+
+    for any_action in (tried, last):
+        assert any_action.min() < -1.9
+        assert any_action.max() > 2.9
+        assert any_action.mean().item() == pytest.approx(0.5, abs=0.2)
+    assert not torch.equal(tried, learned)
+
+
+def dice_of(rows, explored):
+    return Dice([np.random.default_rng(n) for n in range(2)], rows, explored=explored)
