@@ -144,13 +144,10 @@ def film(camera: Camera, act: Act, seed: int, longest: int | None = None) -> Fil
 
 def thinned(pixels: Pixels) -> Pixels:
     """A large picture made small by means of squares, so that thin lines stay."""
+    from PIL import Image
+
     every = math.ceil(min(pixels.shape[:2]) / SIDE)
-    if every <= 1:
-        return pixels
-    high, wide = (side // every for side in pixels.shape[:2])
-    squares = pixels[: high * every, : wide * every].reshape(high, every, wide, every, -1)
-    small: Pixels = squares.mean((1, 3)).astype(np.uint8)
-    return small
+    return pixels if every <= 1 else np.asarray(Image.fromarray(pixels).reduce(every))
 
 
 def save(made: Film, path: Path) -> None:
