@@ -17,7 +17,12 @@ from arena_gitops.spec.job import DatasetCategory
 from arena_gitops.spec.kinds.dataset import Dataset
 from arena_gitops.spec.kinds.experiment import Experiment
 from arena_gitops.spec.kinds.reward import Reward
-from arena_gitops.spec.manifest.environment import BanditEnvironment, GymEnvironment, TextEnvironment
+from arena_gitops.spec.manifest.environment import (
+    BanditEnvironment,
+    GymEnvironment,
+    TextEnvironment,
+    unfilled,
+)
 from arena_gitops.spec.problems import near
 from arena_gitops.spec.resource import Address, Ref
 
@@ -76,6 +81,7 @@ class _Composer:
             return Composition(environment=dataset)
         if dataset is not None:
             self.check_category(section, dataset)
+            self.check_template(section, dataset)
             self.note_dataset(section, dataset)
         return Composition(dataset=dataset, reward=self.reward(section))
 
@@ -207,6 +213,21 @@ class _Composer:
             )
             hint = f"Its category is written at {choice.entry.document.span(('category',))}."
             self.error(choice.span, message, "dataset-category", hint)
+
+    def check_template(self, section: TextEnvironment, choice: Choice) -> None:
+        resource = choice.entry.resource
+        if section.prompt_template is None or not isinstance(resource, Dataset):
+            return
+        mapping = resource.column_mapping
+        for turn, word in unfilled(section.prompt_template, mapping):
+            named = [role for role, column in mapping.items() if column == word]
+            match = named[0] if named else near(word, mapping)
+            known = ", ".join(f"{{{role}}}" for role in mapping)
+            hint = f"Did you mean {{{match}}}?" if match else f"There are: {known}."
+            span = self.effective.span("environment", f"prompt_template.{turn}")
+            message = f"{{{word}}} is filled by nothing: {choice.entry.address} has no such role"
+            literal = f"Braces that are meant as such: {{ {word} }}."
+            self.error(span, message, "unknown-placeholder", f"{hint} {literal}")
 
     def note_dataset(self, section: TextEnvironment, choice: Choice) -> None:
         for field in ("dataset", "name"):

@@ -57,10 +57,15 @@ class Effective:
     refusals: tuple[str, ...] = ()
 
     def span(self, section: str, field: str) -> Span:
-        """Where a field was written, under any of its published names; the manifest's own top otherwise."""
-        path = f"{section}.{field}"
-        found = self.overridden().get(path) or self.written.spans.get(path)
-        return found or self.document.span((section,))
+        """Where a field, or what it is part of, was written, under any of its published names; else the manifest's top."""
+        above = [field]
+        while "." in above[-1]:
+            above.append(above[-1].rpartition(".")[0])
+        for places in (self.overridden(), self.written.spans):
+            for path in above:
+                if (found := places.get(f"{section}.{path}")) is not None:
+                    return found
+        return self.document.span((section,))
 
     def overridden(self) -> dict[str, Span]:
         """Dotted path in the normal form → its line in `set:`."""

@@ -7,6 +7,7 @@ For text the section says how rows become prompts. Which rows and which reward i
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, JsonValue
@@ -19,6 +20,8 @@ _BY_DATASET = NotActedOn("the Dataset's column_mapping names the columns")
 _BY_ROWS = NotActedOn("training.eval_rows and training.test_rows cut the splits")
 _MULTI_TURN = "multi-turn environments have no room yet"
 _TURN_KEY = re.compile(r"(system|user|assistant)_[0-9]+")
+_PLACEHOLDER = re.compile(r"(?<![\\\w^}\]${])\{([A-Za-z_]\w*)\}(?!\})")
+"""A word alone in braces; `\\boxed{x}`, `x_{i}`, `${HOME}` and `{{x}}` are formulas and code, and stay as they are."""
 
 Source = Annotated[str | None, Only(None, why=_MULTI_TURN)]
 Positive = Annotated[Int, Field(ge=1)]
@@ -34,6 +37,13 @@ def _turns(template: dict[str, str]) -> dict[str, str]:
 
 PromptTemplate = Annotated[dict[str, str], AfterValidator(_turns)]
 """`{system_0, user_1, assistant_2}`: turns in the order of their numbers, with `{question}` and the like."""
+
+
+def unfilled(template: Mapping[str, str], columns: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Turn and word of every `{word}` that the model would see as it stands: no column of the rows has that name."""
+    for turn, text in template.items():
+        words = dict.fromkeys(_PLACEHOLDER.findall(text))
+        yield from ((turn, word) for word in words if word not in columns)
 
 
 class TextEnvironment(Section):

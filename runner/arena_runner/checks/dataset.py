@@ -1,4 +1,4 @@
-"""One streaming pass over a dataset file: are the columns there, is anything empty, doubled or of an odd type?
+"""One streaming pass over a dataset's files: are the columns there, is anything empty, doubled or of an odd type?
 
 Memory does not grow with the text, only by two 8-byte hashes per row. Nothing here needs a model; what is measured with
 its tokenizer is in `lengths.py`.
@@ -10,7 +10,7 @@ import difflib
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,12 +50,12 @@ class Tally:
 
 
 class DatasetCheck:
-    """Checks one dataset file; `rows` afterwards holds a few rows for the reward's check."""
+    """Checks a dataset's files: several, if it is of the hub. `rows` afterwards has a few for the reward's check."""
 
     def __init__(
-        self, source: DatasetInput, path: Path, *, keep: int = 8, lengths: Lengths | None = None
+        self, source: DatasetInput, paths: Sequence[Path], *, keep: int = 8, lengths: Lengths | None = None
     ) -> None:
-        self._source, self._path, self._keep = source, path, keep
+        self._source, self._paths, self._keep = source, paths, keep
         self._lengths = lengths
         self._tally = Tally()
         self.rows: list[dict[str, str]] = []
@@ -74,16 +74,24 @@ class DatasetCheck:
             roles = ", ".join(unmapped)
             yield self._fail("columns", f"column_mapping lacks {roles}, needed by {self._source.category}")
             return
-        try:
-            for number, record in enumerate(records(self._path, self._source.format)):
-                if number == 0 and (problem := self._missing(record)):
-                    yield self._fail("columns", problem)
-                    return
-                self._count(record)
-        except (DataError, UnicodeDecodeError, KeyError) as error:
-            yield self._unreadable(error)
-            return
+        for path in self._paths:
+            try:
+                problem = self._read(path)
+            except (DataError, UnicodeDecodeError, KeyError) as error:
+                yield self._unreadable(path, error)
+                return
+            if problem:
+                yield self._fail("columns", problem)
+                return
         yield from self._verdicts()
+
+    def _read(self, path: Path) -> str:
+        """Count a file's rows; what is wrong with its columns."""
+        for number, record in enumerate(records(path, self._source.format)):
+            if number == 0 and (problem := self._missing(record)):
+                return problem
+            self._count(record)
+        return ""
 
     def _missing(self, record: Mapping[str, Any]) -> str:
         lost = []
@@ -181,9 +189,9 @@ class DatasetCheck:
     def _share(self, count: int) -> str:
         return f"{count} of {self._tally.rows} rows ({count / self._tally.rows:.1%})"
 
-    def _unreadable(self, error: Exception) -> CheckResult:
+    def _unreadable(self, path: Path, error: Exception) -> CheckResult:
         # The reader knows the file by its digest; people know it by the dataset's address.
-        text = str(error).removeprefix(self._path.name).lstrip(": ")
+        text = str(error).removeprefix(path.name).lstrip(": ")
         place = re.match(r"(\d+):\d+: ", text)
         line = int(place[1]) if place else None
         return self._fail("file", f"line {line}: {text[place.end() :]}" if place else text, line)

@@ -6,11 +6,12 @@ asked too, in a process of its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
-from arena_gitops.spec.job import EnvironmentInput, RewardInput
+from arena_gitops.spec.job import DatasetInput, EnvironmentInput, HubDataset, RewardInput
 from arena_gitops.spec.wire import CheckRequest, CheckResult
 from arena_runner.checks.dataset import DatasetCheck
 from arena_runner.checks.environment import EnvironmentCheck
@@ -22,10 +23,14 @@ from arena_runner.checks.reward import RewardCheck
 from arena_runner.checks.spaces_match import check_spaces
 from arena_runner.checks.splits import check_splits
 from arena_runner.checks.telling import Setting
+from arena_runner.data import DataError
+from arena_runner.faults import OutsideError
 from arena_runner.sandbox import Limits, RewardError
 
 ROWS = 64
 """rows of a dataset that a reward is asked about"""
+Hub = Callable[[HubDataset], Sequence[Path]]
+"""The files of a split, here; DataError where there is none, OutsideError where it cannot be had now."""
 
 
 def run_checks(
@@ -36,6 +41,7 @@ def run_checks(
     stored: Collection[str] | None = None,
     sampler: Sampler | None = None,
     models: Path | None = None,
+    hub: Hub | None = None,
 ) -> Iterator[CheckResult]:
     """Yield one verdict after the other; a failing check is a result, never an exception.
 
@@ -46,23 +52,21 @@ def run_checks(
         stored: names of the secrets that a server has; None where values come from this machine's environment.
         sampler: asks the base model, for requests with a forecast; default: a process of its own.
         models: the folder that names of base models are looked up in.
+        hub: brings rows of the hub; without it they are the worker's to check.
     """
     yield from check_match(request)
     rows: Sequence[Mapping[str, str]] = ()
     dataset, reward = request.inputs.dataset, request.inputs.reward
-    if dataset is not None and dataset.digest is not None:
-        lengths = Lengths(request, models)
-        check = DatasetCheck(dataset, blob_path(dataset.digest), keep=ROWS, lengths=lengths)
-        yield from check.run()
-        yield from check_splits(request, check.questions)
-        rows = check.rows
-    elif dataset is not None and dataset.hf is not None:
-        yield CheckResult(
-            address=dataset.address,
-            name="rows",
-            status="warn",
-            message=f"rows of {dataset.hf.id} are on the hub; the worker reads and checks them before it trains",
-        )
+    if dataset is not None:
+        brought = _files(dataset, blob_path, hub)
+        if isinstance(brought, CheckResult):
+            yield brought
+        else:
+            lengths = Lengths(request, models)
+            check = DatasetCheck(dataset, brought, keep=ROWS, lengths=lengths)
+            yield from check.run()
+            yield from check_splits(request, check.questions)
+            rows = check.rows
     if request.inputs.environment is not None:
         yield from _environment(request, request.inputs.environment, blob_path)
     if reward is not None:
@@ -76,6 +80,27 @@ def run_checks(
                     yield from _forecast(request, rows, check_reward, sampler or in_a_process())
         except RewardError as error:
             yield CheckResult(address=reward.address, name="files", status="fail", message=error.message)
+
+
+def _files(dataset: DatasetInput, blob_path: BlobPath, hub: Hub | None) -> Sequence[Path] | CheckResult:
+    """Where the rows lie, or why they are not looked at."""
+    if dataset.digest is not None:
+        return [blob_path(dataset.digest)]
+
+    def told(status: Literal["warn", "fail"], message: str) -> CheckResult:
+        return CheckResult(address=dataset.address, name="rows", status=status, message=message)
+
+    if dataset.hf is None:
+        return told("fail", "it has neither a file nor rows on the hub")
+    later = "the worker reads and checks them before it trains"
+    if hub is None:
+        return told("warn", f"rows of {dataset.hf.id} are on the hub; {later}")
+    try:
+        return hub(dataset.hf)
+    except DataError as problem:
+        return told("fail", str(problem))
+    except OutsideError as problem:
+        return told("warn", f"{problem}; {later}")
 
 
 def _environment(

@@ -47,5 +47,21 @@ def test_a_missing_column_fails_with_the_documented_exit_code(folder: Path):
     assert "FAIL  dataset/d  columns: the file has no column 'answer'" in done.stdout
 
 
+MANIFEST = """\
+algorithm: {name: GRPO}
+environment: {name: d, prompt_template: {user_0: "Add up: {sum}"}}
+network: {pretrained_model_name_or_path: tiny}
+training: {max_steps: 100}
+"""
+
+
+def test_a_prompt_that_no_column_fills_is_an_error(folder: Path):
+    (folder / "m.yaml").write_text(MANIFEST)
+    arguments = [f"{folder}/m.yaml", "--dataset", f"{folder}/d.csv", "--column", "answer=reply"]
+    done = CliRunner().invoke(command, arguments)
+    assert "prompt_template.user_0: {sum} is filled by nothing" in done.stdout
+    assert isinstance(done.exception, CheckFailedError)
+
+
 def test_nothing_to_check_is_a_usage_error():
     assert isinstance(CliRunner().invoke(command, []).exception, UsageError)

@@ -23,7 +23,7 @@ def verdicts(tmp_path: Path):
         source = DatasetInput(
             address="dataset/d", category=category, column_mapping=mapping or MAPPING, format=kind
         )
-        results = list(DatasetCheck(source, path).run())
+        results = list(DatasetCheck(source, [path]).run())
         assert all(result.address == "dataset/d" for result in results)
         return {(result.name, result.status): result for result in results}
 
@@ -91,7 +91,7 @@ def test_gsm8k_as_published_passes(shared: Path):
             category="reasoning",
             column_mapping={"question": "question", "answer": "answer"},
         )
-        statuses = {result.status for result in DatasetCheck(source, path).run()}
+        statuses = {result.status for result in DatasetCheck(source, [path]).run()}
         assert "fail" not in statuses
 
 

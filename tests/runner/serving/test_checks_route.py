@@ -5,6 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 
+import pytest
+from hub import REVISION, hub, parquet
+
+GSM8K = {
+    "main/train-00000-of-00001.parquet": parquet(
+        [{"question": f"{n}+{n}?", "answer": str(2 * n)} for n in range(9)]
+    )
+}
+ON_THE_HUB = {
+    "address": "dataset/d",
+    "category": "reasoning",
+    "column_mapping": {"question": "question", "answer": "answer"},
+    "hf": {"id": "openai/gsm8k", "revision": REVISION},
+}
+
 
 def test_checks_stream_verdicts_and_a_summary(plane):
     def blob(text):
@@ -38,3 +53,44 @@ def test_checks_stream_verdicts_and_a_summary(plane):
     refused = plane.http("editor").post("/api/v1/checks", json=body)
     assert (refused.status_code, refused.json()["code"]) == (422, "missing-blobs")
     assert plane.http("viewer").post("/api/v1/checks", json=body).status_code == 403
+
+
+def verdicts(plane, dataset):
+    body = {"address": "experiment/e", "manifest": {}, "inputs": {"dataset": dataset}}
+    with plane.http("editor").stream("POST", "/api/v1/checks", json=body) as answer:
+        lines = [json.loads(line) for line in answer.iter_lines()]
+    return {line["name"]: (line["status"], line["message"]) for line in lines if "name" in line}
+
+
+@pytest.fixture
+def loopback_hub(plane, monkeypatch):
+    with hub({"openai/gsm8k": GSM8K}) as endpoint:
+        monkeypatch.setenv("HF_ENDPOINT", endpoint)
+        yield endpoint
+
+
+def test_rows_of_the_hub_are_checked_like_those_of_a_file(plane, loopback_hub):
+    found = verdicts(plane, ON_THE_HUB)
+    assert found["columns"] == ("pass", "question ← question, answer ← answer")
+    status, message = found["rows"]
+    assert status == "pass"
+    assert message.startswith("9 rows, 9 different")
+
+
+def test_a_column_that_rows_of_the_hub_lack_is_an_error(plane, loopback_hub):
+    found = verdicts(plane, {**ON_THE_HUB, "column_mapping": {"question": "question", "answer": "anwser"}})
+    assert found["columns"][0] == "fail"
+    assert "did you mean 'answer'?" in found["columns"][1]
+
+
+def test_rows_that_the_hub_does_not_have_are_an_error(plane, loopback_hub):
+    found = verdicts(plane, {**ON_THE_HUB, "hf": {"id": "openai/gsm9k"}})
+    assert found["rows"][0] == "fail"
+    assert "openai/gsm9k" in found["rows"][1]
+
+
+def test_rows_of_a_hub_that_is_silent_are_left_to_the_worker(plane, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    status, message = verdicts(plane, ON_THE_HUB)["rows"]
+    assert status == "warn"
+    assert "does not answer" in message

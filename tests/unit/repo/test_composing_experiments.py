@@ -119,6 +119,47 @@ def test_rows_of_another_category_are_refused(repo):
     assert repo.problems() == ["experiments/sums-grpo.yaml:4:10 dataset-category"]
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Solve {qestion}.", "Did you mean {question}?"),
+        ("Solve {sum}.", "There are: {question}, {answer}."),
+        ("{question} and {question_id}", "{question_id} is filled by nothing: dataset/sums has no such role"),
+    ],
+)
+def test_a_template_that_names_what_the_rows_lack_is_an_error_there(repo, text, said):
+    template = f'  name: sums\n  prompt_template:\n    system_0: You add.\n    user_1: "{text}"\n'
+    repo.edit("manifests/grpo.yaml", "  name: sums\n", template)
+    assert repo.problems() == ["manifests/grpo.yaml:9:13 unknown-placeholder"]
+    assert said in repo.messages()
+
+
+def test_a_column_in_a_template_is_told_its_role(repo):
+    repo.edit("datasets/sums.yaml", "question: question", "question: sum")
+    repo.edit("datasets/data/sums.csv", "question", "sum")
+    repo.edit(
+        "manifests/grpo.yaml", "  name: sums\n", "  name: sums\n  prompt_template: {user_0: 'Add: {sum}'}\n"
+    )
+    assert repo.problems() == ["manifests/grpo.yaml:7:29 unknown-placeholder"]
+    assert "Did you mean {question}?" in repo.messages()
+
+
+def test_a_set_line_with_an_unknown_placeholder_is_its_place(repo):
+    line = "set: {environment.prompt_template: {user_0: '{q}'}}\ndataset:"
+    repo.edit("experiments/sums-grpo.yaml", "dataset:", line)
+    (problem,) = repo.problems()
+    assert problem.startswith("experiments/sums-grpo.yaml:4:")
+
+
+@pytest.mark.parametrize(
+    "text", [r"Put {question} in \boxed{number}.", '{question}: x_{i} of ${HOME}, {{n}} or { n }, {"a": 1}']
+)
+def test_braces_of_formulas_and_code_are_text(repo, text):
+    template = f"  name: sums\n  prompt_template:\n    user_0: |\n      {text}\n"
+    repo.edit("manifests/grpo.yaml", "  name: sums\n", template)
+    assert repo.load().resources[EXPERIMENT]
+
+
 def test_a_registered_gymnasium_id_needs_no_resource(repo):
     repo.write("experiments/sums-grpo.yaml", BARE)
     repo.write("manifests/grpo.yaml", GYM)

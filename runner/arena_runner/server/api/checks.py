@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Response
 
-from arena_gitops.spec.job import JobInputs
+from arena_gitops.spec.job import HubDataset, JobInputs
 from arena_gitops.spec.wire import CheckLine, CheckRequest, CheckResult
 from arena_runner.checks import run_checks, summarise
 from arena_runner.checks.forecast import Sampler, Sampling, in_a_process
+from arena_runner.checks.run import Hub
 from arena_runner.server import kept_checks
 from arena_runner.server.api.described import Ndjson
 from arena_runner.server.api.door import TheWorld, caller
 from arena_runner.server.auth import Identity, Role
 from arena_runner.server.refusals import RefusedError
-from arena_runner.server.services import secrets
+from arena_runner.server.services import secrets, split_files
 from arena_runner.server.services.jobs import mapped_model
 from arena_runner.server.world import World
 
@@ -36,9 +38,15 @@ def checks(
 
     def lines() -> Iterator[bytes]:
         results: list[CheckResult] = []
-        stored, sampler = secrets.names(world), _sampler(world)
-        models = world.home.models
-        for result in run_checks(body, world.blobs.existing, stored=stored, sampler=sampler, models=models):
+        checked = run_checks(
+            body,
+            world.blobs.existing,
+            stored=secrets.names(world),
+            sampler=_sampler(world),
+            models=world.home.models,
+            hub=_hub(world),
+        )
+        for result in checked:
             results.append(result)
             yield result.model_dump_json().encode() + b"\n"
         kept_checks.keep(world, body, results)
@@ -55,6 +63,15 @@ def _sampler(world: World) -> Sampler:
         return ask(asked.model_copy(update={"model": mapped_model(asked.model, world)}))
 
     return mapped
+
+
+def _hub(world: World) -> Hub:
+    """Brings rows of the hub to this server, where the worker will read them, too."""
+
+    def files(wanted: HubDataset) -> Sequence[Path]:
+        return split_files.awaited(world.home.splits, world.downloads, world.settings, wanted)
+
+    return files
 
 
 def _digests(inputs: JobInputs) -> list[str]:

@@ -97,7 +97,7 @@ def _check_roles(source: DatasetInput) -> None:
 
 
 def _check_rows(world: World, source: DatasetInput) -> str:
-    results = list(DatasetCheck(source, world.blobs.existing(source.digest or "")).run())
+    results = list(DatasetCheck(source, [world.blobs.existing(source.digest or "")]).run())
     failed = [result.message for result in results if result.status == "fail"]
     if failed:
         raise RefusedError(422, "bad-rows", "; ".join(failed))

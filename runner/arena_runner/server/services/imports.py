@@ -134,7 +134,7 @@ def _checked(blobs: BlobStore, source: DatasetInput | None, stored: Stored) -> s
     rows = DatasetInput.model_validate(
         {**source.model_dump(mode="json"), "digest": stored.digest, "format": stored.format}
     )
-    results = list(DatasetCheck(rows, blobs.existing(stored.digest)).run())
+    results = list(DatasetCheck(rows, [blobs.existing(stored.digest)]).run())
     if failed := [result.message for result in results if result.status == "fail"]:
         raise DataError("; ".join(failed))
     return "; ".join(result.message for result in results if result.name != "columns")

@@ -27,6 +27,7 @@ from arena_runner.server import hub
 from arena_runner.server.refusals import RefusedError, not_found
 from arena_runner.server.settings import Settings
 
+ASKED_EVERY_S = 0.1
 UNUSED_S = 30 * 24 * 3600.0
 LISTING = "listing.json"
 DRAFT = ".draft-"
@@ -52,6 +53,28 @@ def listing(root: Path, downloads: Downloads, settings: Settings, wanted: HubDat
             _advance(folder, downloads, partial(_fetch, settings, wanted, folder))
     os.utime(folder)
     return SplitListing.model_validate_json((folder / LISTING).read_bytes())
+
+
+def awaited(root: Path, downloads: Downloads, settings: Settings, wanted: HubDataset) -> list[Path]:
+    """The files themselves, for whoever can wait: `hub.wait_s` at most.
+
+    Raises:
+        DataError: The hub has no such thing.
+        OutsideError: The hub does not answer, or not in time.
+    """
+    deadline = time.monotonic() + settings.hub.wait_s
+    while True:
+        try:
+            found = listing(root, downloads, settings, wanted)
+        except RefusedError as no:
+            if isinstance(no.__cause__, DataError | OutsideError):
+                raise no.__cause__ from None
+            if time.monotonic() > deadline:
+                took = f"rows of {wanted.id} did not come from the hub within {settings.hub.wait_s:g} s"
+                raise OutsideError(took) from no
+            time.sleep(ASKED_EVERY_S)
+        else:
+            return [root / _key(wanted) / "files" / described.path for described in found.files]
 
 
 def file(root: Path, wanted: HubDataset, path: str) -> tuple[Path, ModelFile]:
