@@ -107,9 +107,9 @@ class Site:
                 return 0, time.time()
             revision = int(answer.headers["x-arena-served-by"].split()[0].partition("@")[2])
             for line in answer.iter_lines():
-                if line.startswith("data: "):
+                if line.startswith("data: {") and _speaks(json.loads(line[6:])):
                     return revision, time.time()
-        raise SystemExit("a stream without any line")
+        raise SystemExit("a stream without a token")
 
     def proved(self, name: str, revision: int) -> float | None:
         """When its proof had passed, if it was asked for one."""
@@ -130,6 +130,11 @@ class Site:
         """Its process."""
         record = next((self.home / "processes").glob("model-*.json"))
         return psutil.Process(json.loads(record.read_text())["pid"])
+
+
+def _speaks(chunk: dict[str, Any]) -> bool:
+    """Whether it has text, or says that the one token was none that is shown; a role is said before any token."""
+    return any(choice["delta"].get("content") or choice["finish_reason"] for choice in chunk["choices"])
 
 
 @contextmanager

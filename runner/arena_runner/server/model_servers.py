@@ -184,9 +184,9 @@ class AdapterLine:
         if answer.status_code not in {204, 404}:
             raise _refusal(answer)
 
-    def generate(self, name: str, prompt: str, tokens: int = 8) -> int:
+    def generate(self, name: str, prompt: str) -> int:
         """One real generation; gives the number of tokens."""
-        params = {"max_new_tokens": tokens, "temperature": 0, "do_sample": False}
+        params = {"max_new_tokens": 8, "temperature": 0, "do_sample": False}
         body = {"adapter": name, "prompts": [prompt], "params": params}
         results = self._json("POST", "/generate", body)["results"]
         return int(results[0]["finish"]["completion_tokens"])
@@ -196,12 +196,14 @@ class AdapterLine:
         body = {"adapter": name, "prompt_ids": list(prompt_ids), "token_ids": list(token_ids)}
         return [float(value) for value in self._json("POST", "/logprobs", body)["logprobs"]]
 
-    def prove(self, name: str, digest: str | None, *, again: bool = False) -> dict[str, Any]:
+    def prove(
+        self, name: str, digest: str | None, *, again: bool = False, prompt: str | None = None
+    ) -> dict[str, Any]:
         """Have the policy-identity proof made (`arena_runner.serving.proof`); a refusal of it is a RolloutError.
 
-        `again`: what this process has shown before needs its digest half only.
+        `again`: what this process has shown before needs its digest half only. `prompt`: one token is generated, too.
         """
-        asked = {"adapter": name, "digest": digest, "again": again}
+        asked = {"adapter": name, "digest": digest, "again": again, "prompt": prompt}
         proved: dict[str, Any] = self._json("POST", "/prove", asked)
         return proved
 

@@ -64,8 +64,8 @@ def probe_again(world: World, line: AdapterLine, revision: RevisionRow) -> None:
     if _acts(revision):
         line.act_once(revision.adapter)
         return
-    line.prove(revision.adapter, _note(world, revision).get("adapter_digest"), again=True)
-    if line.generate(revision.adapter, PROMPT, 1) < 1:
+    digest = _note(world, revision).get("adapter_digest")
+    if line.prove(revision.adapter, digest, again=True, prompt=PROMPT)["tokens"] < 1:
         raise RolloutError("the probe's generation came back empty")
 
 

@@ -24,6 +24,9 @@ VERSION = __version__
 """Both halves are released together; the CLI replaces a server of another version."""
 
 
+SOON_S = 0.2
+
+
 class Bell:
     """Wakes the controllers when something has changed; they would notice later anyway."""
 
@@ -40,6 +43,12 @@ class Bell:
         """Something has changed."""
         for event in self._events:
             event.set()
+
+    def ring_soon(self) -> None:
+        """Something has changed, and what had to be done at once is done: whoever asked is answered first."""
+        timer = threading.Timer(SOON_S, self.ring)
+        timer.daemon = True
+        timer.start()
 
 
 @dataclass(frozen=True, slots=True)

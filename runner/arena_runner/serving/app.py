@@ -52,6 +52,8 @@ STATUS: dict[type[ArenaError], tuple[int, str]] = {
     GenerationError: (500, "generation-failed"),
 }
 
+ONE_TOKEN = Params(max_new_tokens=1, temperature=0, do_sample=False)
+
 router = APIRouter()
 
 
@@ -185,7 +187,16 @@ async def prove(scheduler: TheScheduler, body: Prove) -> Proved:
     """Show that a name answers by the weights that were trained, before anybody is answered by it."""
     if scheduler.known(body.adapter) is None:
         raise UnknownAdapterError(f"adapter {body.adapter} is not loaded")
-    return await asyncio.to_thread(scheduler.prove, body.adapter, body.digest, again=body.again)
+    if body.prompt is None:
+        return await asyncio.to_thread(scheduler.prove, body.adapter, body.digest, again=body.again)
+    ids = _renderer(scheduler, body.adapter, raw=False)(body.prompt)
+    ticket = Ticket(scheduler, body.adapter, ids, ONE_TOKEN)  # made while the proof is
+    try:
+        proved = await asyncio.to_thread(scheduler.prove, body.adapter, body.digest, again=body.again)
+        said = await ticket.whole()
+    finally:
+        ticket.cancel()
+    return proved.model_copy(update={"tokens": said.finish.completion_tokens})
 
 
 def _renderer(

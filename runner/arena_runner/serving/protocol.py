@@ -200,6 +200,8 @@ class Prove(Frozen):
     """`adapter_digest` as the trainer recorded it"""
     again: bool = False
     """what this process has shown to answer by its weights is only read back"""
+    prompt: str | None = None
+    """one token more is generated from it, as a request would have it"""
 
 
 class Proved(Frozen):
@@ -212,3 +214,5 @@ class Proved(Frozen):
     tolerance: float
     layers: int
     """layers a probe went through now; 0 when adapters of this shape were shown to be served before"""
+    tokens: int = 0
+    """generated from the prompt, if one was given"""

@@ -50,7 +50,7 @@ def test_a_missing_column_fails_with_the_documented_exit_code(folder: Path):
 MANIFEST = """\
 algorithm: {name: GRPO}
 environment: {name: d, prompt_template: {user_0: "Add up: {sum}"}}
-network: {pretrained_model_name_or_path: tiny}
+network: {pretrained_model_name_or_path: tiny, max_context_length: 64}
 training: {max_steps: 100}
 """
 

@@ -56,6 +56,8 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(500, {"code": "generation-failed", "message": "out of luck"})
         elif self.path == "/generate_stream":
             self.stream(body)
+        elif self.path == "/prove":
+            self.reply(200, {"adapter": body["adapter"], "tokens": 1})
         else:
             finish = {"reason": "stop", "prompt_tokens": 1, "completion_tokens": 3}
             text = f"{body['adapter']} says {ADAPTERS[body['adapter']]}"

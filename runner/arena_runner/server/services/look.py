@@ -122,16 +122,17 @@ def look_at(session: Session, world: World, namespace: str, name: str) -> Look |
     state = session.get(DeploymentStateRow, (namespace, name))
     if row is None or state is None:
         return None
-    serving = numbered(session, namespace, name, state.revision)
     mine = select(RevisionRow).where(RevisionRow.namespace == namespace, RevisionRow.deployment == name)
-    mine = mine.where(RevisionRow.state.in_(ON_ITS_WAY)).order_by(RevisionRow.number.desc())
+    here = mine.where(RevisionRow.state.in_(ON_ITS_WAY) | (RevisionRow.number == state.revision))
+    newest = list(session.scalars(here.order_by(RevisionRow.number.desc())))
+    serving = next((revision for revision in newest if revision.number == state.revision), None)
     target, spec = targets.find(session, row, state, serving), DeploymentSpec.model_validate(row.spec)
     acts = isinstance(target, Target) and all(name in target.checkpoint.files for name in POLICY_FILES)
     return Look(
         row,
         state,
         serving,
-        session.scalar(mine),
+        next((revision for revision in newest if revision.state in ON_ITS_WAY), None),
         tuple(residents(session, namespace, name)),
         target,
         places.chosen(world, spec, acts=acts),

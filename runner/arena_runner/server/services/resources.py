@@ -67,8 +67,9 @@ def put(world: World, request: Put) -> ResourceDocument:
         answer = document(session, world, row)
         _remember(session, world, request, answer)
     if isinstance(spec, DeploymentSpec):
-        switching.at_once(world, request.body.owner.namespace, request.address.name)
-    world.bell.ring()
+        switching.hurry(world, request.body.owner.namespace, request.address.name)
+    else:
+        world.bell.ring()
     return answer
 
 

@@ -52,8 +52,7 @@ def resume(world: World, name: str, owner: Owner) -> ResourceDocument:
 
 def _on_its_way(world: World, name: str, owner: Owner) -> ResourceDocument:
     """What is there already serves by now; anything else is the controller's."""
-    switching.at_once(world, owner.namespace, name)
-    world.bell.ring()
+    switching.hurry(world, owner.namespace, name)
     with world.store.read() as session:
         return document(session, world, _living(session, name, owner)[0])
 

@@ -26,8 +26,16 @@ PATIENCE_S = 5.0
 log = logging.getLogger(__name__)
 
 
+def hurry(world: World, namespace: str, name: str) -> None:
+    """Let a deployment serve what it should if that is there; anything else is the controller's, now."""
+    if at_once(world, namespace, name):
+        world.bell.ring_soon()
+    else:
+        world.bell.ring()
+
+
 def at_once(world: World, namespace: str, name: str) -> bool:
-    """Let a deployment serve what it should if that is there; whether it does now."""
+    """Whether it serves what it should from now on."""
     with world.store.read() as session:
         look = look_at(session, world, namespace, name)
         ready = _ready(session, world, look) if look is not None else None

@@ -20,6 +20,7 @@ from arena_runner.server.services.deployments import Pin
 from arena_runner.server.services.experiments import current_version
 from arena_runner.server.services.runs import RunPair
 from arena_runner.server.store.tables import (
+    CheckpointRow,
     DeploymentStateRow,
     EventRow,
     ResourceRow,
@@ -83,16 +84,24 @@ def _rolled_back(session: Session, row: ResourceRow, number: int) -> Target | Wa
     if revision is None:
         return Waiting("held", f"r{number} does not exist any more")
     run = runs.get(session, revision.run_id).run
-    exports = runs.checkpoints_of(session, [run.id]).get(run.id, ())
-    return Target(run, revision.version, choose(revision.checkpoint, exports))
+    return Target(run, revision.version, _export(session, (run.id, revision.step, revision.member)))
 
 
 def _pinned(session: Session, pin: Pin) -> Target | Waiting:
     if pin.missing:
         return Waiting("pending", pin.missing)
     run = runs.get(session, pin.run_id).run
-    exports = runs.checkpoints_of(session, [run.id]).get(run.id, ())
-    return Target(run, run.version, choose(f"step_{pin.step}/m{pin.member}", exports))
+    return Target(run, run.version, _export(session, pin.place))
+
+
+def _export(session: Session, place: Place) -> Checkpoint:
+    """One export that is known by its place: a run may have made thousands."""
+    run_id, step, member = place
+    query = select(CheckpointRow).where(CheckpointRow.run_id == run_id, CheckpointRow.step == step)
+    row = session.scalar(query.where(CheckpointRow.member == member))
+    if row is not None:
+        return runs.checkpoint(row)
+    return choose(f"step_{step}/m{member}", runs.checkpoints_of(session, [run_id]).get(run_id, ()))
 
 
 def _standing(session: Session, row: ResourceRow, spec: DeploymentSpec) -> Target | Waiting:
