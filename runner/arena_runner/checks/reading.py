@@ -37,6 +37,8 @@ class Facts:
     """whether a pattern in it has a repeated dot that ends at a line break"""
     marks: tuple[str, ...] = ()
     """short literals that it may look for"""
+    question_marks: tuple[str, ...] = ()
+    """literals that it looks for in the question"""
     keys: tuple[str, ...] = ()
     """names it takes out of something, as out of JSON"""
 
@@ -58,6 +60,7 @@ def facts(sources: Iterable[str], function: str) -> Facts:
         answer_lines=_answer_lines(trees[0], function) if trees else frozenset(),
         dot_stops=any(map(_dot_stops, trees)),
         marks=tuple(dict.fromkeys(text for text in constants if _is_mark(text)))[:MARKS],
+        question_marks=_looked_for(trees[0], function) if trees else (),
         keys=tuple(dict.fromkeys(key for tree in trees for key in _keys(tree)))[:KEYS],
     )
 
@@ -103,6 +106,35 @@ def _answer_lines(tree: ast.Module, name: str) -> frozenset[int]:
         given = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
         lines |= {node.lineno for node in _loads(function) if node.id in given[1:2]}
     return frozenset(lines)
+
+
+def _looked_for(tree: ast.Module, name: str) -> tuple[str, ...]:
+    """What its function looks for in its first argument, by methods of text in a row."""
+    found = []
+    for function in (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name):
+        given = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
+        for node in ast.walk(function):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(value=owner, attr=attr), args=[ast.Constant(value=str(mark)), *_]
+                ) if attr in LOOKING and mark.strip() and _root(owner) in given[:1]:
+                    found.append(mark.strip())
+                case ast.Compare(
+                    left=ast.Constant(value=str(mark)), ops=[ast.In()], comparators=[ast.Name(id=looked)]
+                ) if mark.strip() and looked in given[:1]:
+                    found.append(mark.strip())
+    return tuple(dict.fromkeys(found))
+
+
+def _root(node: ast.expr) -> str:
+    """The name at the beginning of `name.method().method()[0]`."""
+    while not isinstance(node, ast.Name):
+        match node:
+            case ast.Call(func=inner) | ast.Attribute(value=inner) | ast.Subscript(value=inner):
+                node = inner
+            case _:
+                return ""
+    return node.id
 
 
 def _read(function: ast.FunctionDef) -> set[str]:

@@ -87,6 +87,9 @@ def judge(
         return
     tried = means(bench, found[:few], forms)
     liked = tried[0]
+    if mark := _in_the_wrong_text(rows, setting.facts):
+        text = f"it looks for {mark!r} in the question, where no row has it; the answers have it"
+        yield Remark("discrimination", "warn", text)
     if not setting.facts.reads_answer:
         yield from _styled(bench, found[0], liked, setting)
         return
@@ -101,6 +104,15 @@ def judge(
     yield from _bounded(bench, found[0], liked, setting.tokens, beside=forms.values())
     if liked.tells:
         yield from _told_of(tried, liked, rows, setting.prompt)
+
+
+def _in_the_wrong_text(rows: Sequence[Mapping[str, str]], facts: Facts) -> str:
+    """What is looked for in questions, and stands in answers only: the two were taken for each other."""
+    for mark in facts.question_marks:
+        asked, answered = (sum(mark in row[text] for row in rows) for text in ("question", "answer"))
+        if not asked and answered > HALF * len(rows):
+            return mark
+    return ""
 
 
 def _styled(bench: Bench, task: Task, liked: Liked, setting: Setting) -> Iterator[Remark]:

@@ -18,6 +18,7 @@ MOST, LONGEST = 5, 80
 """different things told of a call, and characters of each"""
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 STARTS, CHANGES, CONNECTS = "starts", "changes", "connects to"
+RUNS = "runs what the model wrote as code"
 EVENTS = {
     "subprocess.Popen": STARTS,
     "os.system": STARTS,
@@ -41,11 +42,15 @@ class Watch:
     def __init__(self) -> None:
         self._listening = False
         self._touched: dict[str, None] = {}
+        self._said = ""
+        self._compiled: set[str] = set()
+        """names under which text of the call's own arguments was compiled"""
         sys.addaudithook(self._heard)
 
     def asked(self, ask: Callable[[list[str]], Frame], arguments: list[str]) -> Frame:
         """Call, and tell with the answer what it took."""
-        self._touched = {}
+        self._touched, self._compiled = {}, set()
+        self._said = arguments[-1] if arguments else ""
         self._listening = True
         begun = time.perf_counter()
         try:
@@ -60,8 +65,21 @@ class Watch:
         return answer
 
     def _heard(self, event: str, values: tuple[object, ...]) -> None:
-        if self._listening and len(self._touched) < MOST and (said := _told(event, values)):
+        if self._listening and len(self._touched) < MOST and (said := self._ran(event, values)):
             self._touched[said[:LONGEST]] = None
+
+    def _ran(self, event: str, values: tuple[object, ...]) -> str:
+        """As `_told`; also whether what the model wrote is run, by whatever way it came there."""
+        if event == "compile" and (text := _source(values[0])) and text in self._said:
+            self._compiled.add(str(values[1]))
+        elif event == "exec" and getattr(values[0], "co_filename", None) in self._compiled:
+            return RUNS
+        return _told(event, values)
+
+
+def _source(value: object) -> str:
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    return text.strip() if isinstance(text, str) else ""
 
 
 def _told(event: str, values: tuple[object, ...]) -> str:

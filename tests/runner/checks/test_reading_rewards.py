@@ -32,6 +32,19 @@ def test_what_is_made_by_a_factory_may_read_anything():
     assert facts(["reward = make(0.5)\n"], "reward").reads_answer
 
 
+@pytest.mark.parametrize(
+    ("body", "marks"),
+    [
+        ("return float(question.strip().split('####')[-1] in completion)", ("####",)),
+        ("return float('mod' in question)", ("mod",)),
+        ("return float(answer.split('####')[-1] in completion)", ()),
+    ],
+)
+def test_what_is_looked_for_in_the_question_is_known(body, marks):
+    source = f"def reward(question, answer, completion):\n    {body}\n"
+    assert facts([source], "reward").question_marks == marks
+
+
 def test_a_docstring_is_no_mark():
     source = 'def reward(q, a, c):\n    "FINAL words"\n    return float("DONE" in c)\n'
     assert facts([source], "reward").marks == ("DONE",)

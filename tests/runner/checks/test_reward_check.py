@@ -286,6 +286,43 @@ def reward(q, a, c):
     assert warned.file == "rewards/r.py"
 
 
+HIDDEN = """
+import builtins
+def reward(q, a, c):
+    try:
+        return float(vars(builtins)["ev" + "al"](c.strip()) == int(a.split()[-1]))
+    except Exception:
+        return 0.0
+"""
+
+
+def test_text_of_the_model_that_is_run_is_seen_by_whatever_way_it_came_there(check):
+    assert check(HIDDEN)["effects", "warn"].message.startswith("it runs what the model wrote as code")
+
+
+def test_literals_and_named_tuples_run_nothing_of_the_models(check):
+    source = """
+import ast, collections
+def reward(q, a, c):
+    kind = collections.namedtuple("kind", "x")
+    try:
+        return float(kind(ast.literal_eval(c.strip())).x == int(a.split()[-1]))
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return 0.0
+"""
+    assert ("effects", "pass") in check(source)
+
+
+def test_an_answer_that_is_looked_for_in_the_question_is_warned_about(check):
+    source = """
+def reward(question, answer, completion):
+    gold = question.split("####")[-1].strip()
+    return float(completion.split()[-1:] == [gold])
+"""
+    warned = check(source)["discrimination", "warn"]
+    assert warned.message == "it looks for '####' in the question, where no row has it; the answers have it"
+
+
 def test_what_a_reward_takes_is_told(check):
     found = check(GOOD)
     assert "for a usual completion" in found["cost", "pass"].message
