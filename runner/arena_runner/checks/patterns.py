@@ -105,7 +105,9 @@ def _around(mark: str) -> Iterator[str]:
 
 
 def _of_keys(keys: Sequence[str]) -> Iterator[str]:
-    """JSON objects with all keys, the answer under one of them; then a line `key: answer`."""
+    """JSON objects with all keys, the answer's parts under them or it under one; then a line `key: answer`."""
+    if 1 < len(keys) <= PARTS:
+        yield "{{" + ", ".join(f'{json.dumps(key)}: "{{part{n}}}"' for n, key in enumerate(keys)) + "}}"
     for key in keys:
         for value in ('"{final}"', "{final}", "{answer}"):
             pairs = [f"{json.dumps(k)}: {value if k == key else _filler(k)}" for k in keys]

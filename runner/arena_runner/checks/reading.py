@@ -159,8 +159,9 @@ def _is_nobody(target: ast.expr) -> bool:
 
 
 def _keys(tree: ast.AST) -> Iterator[str]:
-    """Constant names in `x["name"]`, `x.get("name")` and `"name" in x`."""
-    for node in ast.walk(tree):
+    """Constant names in `x["name"]`, `x.get("name")` and `"name" in x`, in the order of the source."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Subscript | ast.Call | ast.Compare)]
+    for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset)):
         key: object = None
         match node:
             case ast.Subscript(slice=ast.Constant(value=str(value))):

@@ -100,7 +100,8 @@ def judge(
         return
     yield from _tells(bench, found, liked, [one.form for one in tried if one.tells])
     yield from _hacked(bench, found[:ROWS], rows, liked)
-    yield from _robust(bench, found[0], liked, setting.facts)
+    shown = _with_thoughts(tried, liked) if setting.facts.dot_stops else liked
+    yield from _robust(bench, found[0], shown, setting.facts)
     yield from _bounded(bench, found[0], liked, setting.tokens, beside=forms.values())
     if liked.tells:
         yield from _told_of(tried, liked, rows, setting.prompt)
@@ -202,6 +203,12 @@ def _share(paid: float, right: float) -> float:
     return math.inf if paid > right else -math.inf
 
 
+def _with_thoughts(tried: Sequence[Liked], liked: Liked) -> Liked:
+    """A form that is paid as well and has reasoning in it, which may be of several lines."""
+    as_good = (one for one in tried if one.tells and one.right >= liked.right - TOLERANCE)
+    return next((one for one in as_good if mutants.REASONING in one.form), liked)
+
+
 def _robust(bench: Bench, task: Task, liked: Liked, facts: Facts) -> Iterator[Remark]:
     variants = mutants.harmless(liked.form)
     kinds = {"": liked.form, **variants}
@@ -218,7 +225,8 @@ def _robust(bench: Bench, task: Task, liked: Liked, facts: Facts) -> Iterator[Re
     gap = right[""] - wrong[""]
     if gap > TOLERANCE:
         told = {name: right[name] - wrong[name] >= HALF * gap for name in variants}
-        lost += _cut_off(told, marked=any(mark in liked.form for mark in mutants.MARKS))
+        marked = any(mark in liked.form for mark in (*mutants.MARKS, *facts.marks))
+        lost += _cut_off(told, marked=marked)
     for name in lost:
         text = f"the right answer ({liked.name}) scores {right['']:g}, and {right[name]:g} with {name}"
         yield Remark("robustness", "warn", text)

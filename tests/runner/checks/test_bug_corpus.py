@@ -112,15 +112,16 @@ CAUGHT = {
 }
 """bug → the verdict that must see it: check, status, part of its message"""
 ABOUT_THIS_MACHINE = {"sandbox"}
-CLEAN = ("clean", "held_out", "fresh", "blind_clean", "blind2_clean")
+CLEAN = ("clean", "held_out", "fresh", "blind_clean", "blind2_clean", "blind3_clean")
 BLIND = {
     name: case
-    for file in ("blind.json", "blind2.json")
+    for file in ("blind.json", "blind2.json", "blind3.json")
     for name, case in json.loads((CORPUS / file).read_text()).items()
 }
 """name → its rows, its prompt, and for a bug the checks of which one must see it"""
 SHARED = {"numbers": NUMBERS, "cities": CITIES, "numbers and an unreadable one": [*NUMBERS, UNREADABLE]}
-KINDS = ("bugs", "blind_bugs", "blind2_bugs", *CLEAN)
+BUGS = ("bugs", "blind_bugs", "blind2_bugs", "blind3_bugs")
+KINDS = (*BUGS, *CLEAN)
 MUST_CATCH, MAY_ALARM = 14, 1
 LIMIT_S = 2.0
 SIDE_BY_SIDE = 3
@@ -198,7 +199,7 @@ def test_at_least_fourteen_kinds_of_bug_are_caught_by_the_check_meant_for_them(v
     assert len(CAUGHT) - len(missed) >= MUST_CATCH, missed
 
 
-@pytest.mark.parametrize("kind", ["blind_bugs", "blind2_bugs"])
+@pytest.mark.parametrize("kind", BUGS[1:])
 def test_at_least_fourteen_bugs_of_a_blind_set_are_caught(verdicts, kind):
     missed = {
         name: [(r.name, r.status, r.message) for r in results]
@@ -229,7 +230,7 @@ def test_no_clean_reward_fails(verdicts):
 
 
 def test_every_remark_about_a_reward_names_its_file(verdicts):
-    bugs = [verdicts[kind] for kind in ("bugs", "blind_bugs", "blind2_bugs")]
+    bugs = [verdicts[kind] for kind in BUGS]
     places = {r.file for found in bugs for results in found.values() for r in alarms(results)}
     assert places == {"rewards/r.py"}
 
