@@ -96,8 +96,8 @@ class HostReport(Frozen):
     hostname: Annotated[str, Field(max_length=255)]
     tier: str
     version: str
-    url: Annotated[str, Field(pattern=r"^https?://[^/?#@\s]+$", max_length=300)]
-    """by which the server reaches its model servers"""
+    url: Annotated[str, Field(pattern=r"^https?://[^/?#@\s]+$", max_length=300)] | None
+    """by which the server reaches its model servers; None: over connections that the host opens"""
     models: dict[str, HostedModel] = Field(default_factory=dict)
     """by `HostOrder.key`"""
     leaving: bool = False

@@ -59,6 +59,7 @@ class ServerLink:
     """One server, one token; once `job` is set, one job."""
 
     def __init__(self, url: str, token: str, *, transport: httpx.BaseTransport | None = None) -> None:
+        self.url, self.token = url, token
         headers = {"Authorization": f"Bearer {token}"}
         self._client = httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT, transport=transport)
         self._job = ""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from arena_gitops.spec.worker import HostedModel, HostReport
+from arena_runner.server.dialled import Dialled
 
 if TYPE_CHECKING:
     from arena_runner.server.places import Place
@@ -39,6 +40,8 @@ class Hosts:
     _wanted: dict[str, Place] = field(default_factory=dict)
     _holders: dict[str, str] = field(default_factory=dict)
     """place → host"""
+    dialled: Dialled = field(default_factory=Dialled)
+    """where those are asked that dial out"""
 
     def heard(self, report: HostReport, token_id: str, now: float) -> bool:
         """Take a report in; whether it says anything new."""
@@ -84,11 +87,12 @@ class Hosts:
             return tuple(self._wanted[key] for key, holder in self._holders.items() if holder in names)
 
     def find(self, key: str) -> tuple[str, HostedModel] | None:
-        """Where a place is, and how it is there."""
+        """Where a place is, and how it is there; nowhere as long as its host has yet to open a connection."""
         with self._lock:
             host = self._hosts.get(self._holders.get(key, ""))
             model = host.report.models.get(key) if host else None
-            return (host.report.url, model) if host and model else None
+            url = (host.report.url or self.dialled.url(host.report.host_id)) if host else None
+            return (url, model) if url and model else None
 
     def _living(self, tier: str, now: float) -> Mapping[str, Host]:
         return {

@@ -29,6 +29,7 @@ from arena_runner.server.home import Home
 from arena_runner.server.model_servers import GIVE_UP_AFTER, START_S, TOKEN, VLLM_PYTHON
 from arena_runner.server.supervised import Program, Supervised
 from arena_runner.server_link import FencedError, RefusedError, ServerLink, UnreachableError
+from arena_runner.serving.dialler import Dialler
 from arena_runner.serving.gateway import Shelter, create_gateway
 from arena_runner.serving.policy_protocol import POLICIES
 
@@ -46,8 +47,8 @@ class Post:
 
     home: Home
     tier: str
-    url: str
-    """by which the server reaches it"""
+    url: str | None
+    """by which the server reaches it; None: it has to be asked over connections that it opens"""
     options: tuple[str, ...] = ()
     """for its model servers"""
 
@@ -160,6 +161,7 @@ class ServingHost:
 def serve_for(link: ServerLink, post: Post, listener: socket.socket, leaving: Leaving) -> None:
     """Be a serving host until told to go."""
     host = ServingHost(link, post)
+    door_at = listener.getsockname()[:2]
     app = create_gateway(host.find, Shelter(link, post.home.root / "adapters"))
     door = uvicorn.Server(
         uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=10, lifespan="off")
@@ -167,11 +169,15 @@ def serve_for(link: ServerLink, post: Post, listener: socket.socket, leaving: Le
     listener.listen()
     thread = threading.Thread(target=door.run, kwargs={"sockets": [listener]}, name="gateway", daemon=True)
     thread.start()
-    log.info("serving host %s of tier %s listens at %s", host.host_id, post.tier, post.url)
+    dialler = Dialler(link.url, link.token, host.host_id, door_at) if post.url is None else None
+    where = f"listens at {post.url}" if dialler is None else f"dials {link.url}"
+    log.info("serving host %s of tier %s %s", host.host_id, post.tier, where)
     try:
         _until_told(host, leaving)
     finally:
         host.close()
+        if dialler is not None:
+            dialler.close()
         door.should_exit = True
         thread.join(15)
 

@@ -34,6 +34,11 @@ times beside a busy thread waits ten times as long."""
     "--advertise", help="With --server: URL by which that reaches this host; default: where it listens."
 )
 @click.option(
+    "--dial",
+    is_flag=True,
+    help="With --server, which cannot reach this host: be asked over connections opened from here.",
+)
+@click.option(
     "--token",
     "server_token",
     help=f"With --server; better kept out of the list of processes: in {SERVER_TOKEN}.",
@@ -72,6 +77,7 @@ def command(
     server: str | None,
     tier: str | None,
     advertise: str | None,
+    dial: bool,
     server_token: str | None,
     home: Path | None,
     revision: str | None,
@@ -93,7 +99,10 @@ def command(
         options = {"--threads": threads, "--rows": rows, "--device": device, "--dtype": dtype}
         options |= {"--adapters": adapters, "--max-rank": max_rank}
         given = tuple(text for name, value in options.items() if value for text in (name, str(value)))
-        _be_host(server, server_token, tier, advertise, home, bound(host, port), given)
+        if dial and advertise is not None:
+            raise UsageError("--dial is for a host without an address, and --advertise names one")
+        address = None if dial else advertise or ""
+        _be_host(server, server_token, tier, address, home, bound(host, port), given)
         return
     if model is None:
         raise UsageError("give --model to serve one base model, or --server to be a serving host of a server")
@@ -166,7 +175,8 @@ def _be_host(  # noqa: PLR0917 - one call, one place
     place = Home.find(home)
     place.prepare()
     name, port = listener.getsockname()[:2]
-    url = (advertise or f"http://{f'[{name}]' if ':' in name else name}:{port}").rstrip("/")
+    here = f"http://{f'[{name}]' if ':' in name else name}:{port}"
+    url = None if advertise is None else (advertise or here).rstrip("/")
     link, leaving = ServerLink(server, token), Leaving(0.0)
     try:
         with leaving.on_signals():

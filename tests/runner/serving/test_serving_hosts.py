@@ -41,13 +41,13 @@ def place(tmp_path_factory, adapter_writer):
         yield types.SimpleNamespace(site=made, root=root)
 
 
-def start_host(place, home):
+def start_host(place, home, *how):
     """`arena-runner serve --server …`, in an environment that knows of the server by its address only."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("ARENA_")}
     kept |= {"ARENA_WORKER_TOKEN": token_of(place.site.server, "worker"), "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-m", "arena_runner.cli", "serve", "--server", place.site.server.url]
-    command += ["--tier", "gpu", "--home", str(home), "--dtype", "float32"]
-    home.mkdir()
+    command += ["--tier", "gpu", "--home", str(home), "--dtype", "float32", *how]
+    home.mkdir(exist_ok=True)
     with (home / "host.log").open("ab") as log:
         return subprocess.Popen(command, env=kept, stdout=log, stderr=log)
 
@@ -85,6 +85,16 @@ def test_a_host_serves_what_it_gets_through_the_server_and_is_missed_when_it_goe
     assert gone["message"] == "no serving host for tier gpu"
     assert ours.chat("far").headers["retry-after"]
 
+    behind_nat = start_host(place, home, "--dial")
+    try:
+        ours.serves("far", "step_8/m1")
+        assert ours.says("far") == second
+        assert ours.shows("far", "step_8/m0", "gpu") == first
+        assert f"dials {ours.server.url}" in (home / "host.log").read_text()
+    finally:
+        behind_nat.send_signal(signal.SIGTERM)
+        assert behind_nat.wait(60) == 0, (home / "host.log").read_text()
+
 
 @pytest.fixture
 def hosted(plane):
@@ -117,6 +127,21 @@ def test_who_may_be_a_host(hosted):
     assert code(hosted.report(anybody, host_id="h2", tier="local")) == (422, "local-tier")
     assert code(hosted.report(anybody, host_id="h2", tier="gqu")) == (422, "unknown-tier")
     assert code(hosted.report(anybody, host_id="h2", version="0.0.1")) == (426, "wrong-version")
+
+
+def test_who_may_hold_a_line_open(hosted):
+    def line(token, path):
+        headers = {"Authorization": f"Bearer {token}"}
+        return hosted.client.request(*path, headers=headers)
+
+    assert code(line(hosted.token, ("GET", "/api/v1/workers/hosts/h1/line"))) == (404, "not-found")
+    hosted.report(hosted.token, url=None)
+    anybody = tokens.create(hosted.world, Role.WORKER, name="any")[0]
+    assert code(line(anybody, ("GET", "/api/v1/workers/hosts/h1/line"))) == (403, "forbidden")
+    assert code(line(anybody, ("POST", "/api/v1/workers/hosts/h1/line/x"))) == (403, "forbidden")
+    assert code(line(hosted.token, ("POST", "/api/v1/workers/hosts/h1/line/x"))) == (404, "not-found")
+    hosted.world.links.hosts.want([Place(ModelRef(id="tiny"), "torch", "gpu")], hosted.world.clock())
+    assert hosted.world.links.hosts.find("tiny on gpu") is None  # it has opened no connection yet
 
 
 def test_a_hosts_token_opens_what_it_should_serve_and_nothing_else(hosted):

@@ -21,7 +21,7 @@ from arena_runner.server.world import World
 BODY_LIMIT = 64 * 2**20
 """Of everything but files that are streamed to disk, which have a limit of their own."""
 
-STREAMED = ("/api/v1/blobs/", "/api/cli/v1/datasets/create")
+STREAMED = ("/api/v1/blobs/", "/api/v1/workers/hosts/", "/api/cli/v1/datasets/create")
 
 CODES = {
     400: "bad-request",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import StreamingResponse
 
 from arena_gitops.spec.wire import Claim, ClaimRequest, EventBatch, EventReceipt
 from arena_gitops.spec.worker import (
@@ -18,6 +19,7 @@ from arena_gitops.spec.worker import (
 )
 from arena_runner.server.api.door import TheWorld, caller
 from arena_runner.server.auth import Identity, Role
+from arena_runner.server.refusals import not_found
 from arena_runner.server.services import claims, hosts, jobs, notes, run_log, runs, workers
 
 router = APIRouter(prefix="/api/v1/workers", tags=["workers"])
@@ -45,6 +47,35 @@ def host(world: TheWorld, caller: Worker, body: HostReport) -> HostOrders:
     """Take the report of a serving host; what it should run. A repeat is harmless."""
     caller.check_run(None)
     return hosts.report(world, caller, body)
+
+
+@router.get(
+    "/hosts/{host_id}/line",
+    response_class=StreamingResponse,
+    responses={204: {"description": "nobody asks; come again"}},
+)
+async def hold_line(world: TheWorld, caller: Worker, request: Request, host_id: str) -> Response:
+    """Held open by a serving host that only dials out, until somebody asks it: then what is asked, as it comes."""
+    hosts.check_own(world, caller, host_id)
+    dialled = world.links.hosts.dialled
+    dialled.forget(lambda name: world.links.hosts.of(name) is None)
+    call = await dialled.next(host_id, world.draining.is_set)
+    if call is None:
+        return Response(status_code=204)
+    if await request.is_disconnected():
+        call.writer.close()
+        return Response(status_code=204)
+    asked = dialled.down(host_id, call, world.draining.is_set)
+    return StreamingResponse(asked, media_type="application/octet-stream", headers={"x-line": call.key})
+
+
+@router.post("/hosts/{host_id}/line/{key}", status_code=204)
+async def answer_line(world: TheWorld, caller: Worker, request: Request, host_id: str, key: str) -> Response:
+    """What the host answers to it, as it comes."""
+    hosts.check_own(world, caller, host_id)
+    if not await world.links.hosts.dialled.up(host_id, key, request.stream()):
+        raise not_found(f"line {key}")
+    return Response(status_code=204)
 
 
 @router.post("/leave", status_code=204)

@@ -9,7 +9,7 @@ from arena_gitops.spec.worker import HostOrder, HostOrders, HostReport
 from arena_runner.server.auth import Identity
 from arena_runner.server.hosts import POLL_S
 from arena_runner.server.places import place_of
-from arena_runner.server.refusals import RefusedError
+from arena_runner.server.refusals import RefusedError, not_found
 from arena_runner.server.services.workers import check_tier, check_version
 from arena_runner.server.store.tables import RevisionRow
 from arena_runner.server.world import World
@@ -35,6 +35,15 @@ def report(world: World, caller: Identity, said: HostReport) -> HostOrders:
         models=tuple(HostOrder(key=place.key, model=place.model, engine=place.engine) for place in orders),
         poll_s=POLL_S,
     )
+
+
+def check_own(world: World, caller: Identity, host_id: str) -> None:
+    """Refuse a connection for a host that this token has not introduced."""
+    known = world.links.hosts.of(host_id)
+    if known is None:
+        raise not_found(f"serving host {host_id}")
+    if known.token_id != caller.token_id:
+        raise RefusedError(403, "forbidden", f"host {host_id} has introduced itself with another token")
 
 
 def may_have_model(world: World, caller: Identity, name: str) -> bool:
