@@ -35,7 +35,6 @@ from arena_runner.server.settings import load_settings, load_tiers
 from arena_runner.server.store.address import VARIABLE, database_of
 from arena_runner.server.store.database import Store
 from arena_runner.server.world import VERSION, World
-from arena_runner.serving.main import TURN_S
 
 GRACE_S = 10
 """What requests in flight have, once the workers have saved; then they are ended in words (`api.parting`)."""
@@ -79,7 +78,7 @@ def command(  # noqa: PLR0917 - click passes them by name
 
 def serve(home: Home, host: str, port: int, mlflow_uri: str | None, database: str | None = None) -> None:
     """Run until told to stop."""
-    sys.setswitchinterval(TURN_S)
+    sys.setswitchinterval(life.TURN_S)
     home.prepare()
     with life.only_server(home), _only_server(home, database) as world:
         previous = life.remembered(home)

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 TOKEN_ENV = "ARENA_MODEL_SERVER_TOKEN"  # noqa: S105 - a variable's name
 SERVER_TOKEN = "ARENA_WORKER_TOKEN"  # noqa: S105 - as above
-TURN_S = 0.0005
-"""How long a thread may compute while another one waits. With Python's own 5 ms, a request that goes to the store ten
-times beside a busy thread waits ten times as long."""
 
 
 @click.command("serve")
@@ -191,6 +188,7 @@ def run(
     """Serve until told to stop."""
     import uvicorn
 
+    from arena_runner.server.life import TURN_S
     from arena_runner.serving.app import create_app
 
     sys.setswitchinterval(TURN_S)
