@@ -44,7 +44,7 @@ PROMPTS = ("2 and 2", "Who are you?", "Tell me a word.", "ab")
 TOKENS = 24
 
 
-def make_adapters(model: Path, folder: Path) -> None:
+def make_adapters(model: Path, folder: Path, strength: float = 0.1) -> None:
     """Write random adapters in PEFT's format; strong, so that greedy answers differ."""
     import torch
 
@@ -58,7 +58,7 @@ def make_adapters(model: Path, folder: Path) -> None:
     generator = torch.Generator().manual_seed(0)
     for member in range(ADAPTERS):
         weights = {
-            name: torch.randn(tensor.shape, generator=generator) * 0.1
+            name: torch.randn(tensor.shape, generator=generator) * strength
             for name, tensor in population.export(member).items()
         }
         population.load(member, weights)
