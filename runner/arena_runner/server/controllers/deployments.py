@@ -52,6 +52,7 @@ class DeploymentsController(Controller):
         """
         if self.world.draining.is_set():
             return
+        commits = self.world.store.commits
         looks = self._looks()
         self.fleet.keep({place.key: place for place in map(self._place, _wanted(looks))})
         self.world.links.proofs.forget_but(tuple(self.world.links.model_servers.values()))
@@ -59,7 +60,8 @@ class DeploymentsController(Controller):
         for namespace, name in self._living():
             with logs.about(deployment=name):
                 self._decide(namespace, name)
-        looks = self._looks()
+        if self.world.store.commits != commits:  # else everything is as it was
+            looks = self._looks()
         wanted = _wanted(looks)
         loading = [revision for revision in wanted if revision.state == "loading"]
         for revision in loading:
