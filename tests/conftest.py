@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -50,5 +51,8 @@ class _SkipPolice:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Who starts us in the background (`make test &` in a script) has us ignore Ctrl-C, and our children inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ.get("REQUIRE_ALL") == "1":
         config.pluginmanager.register(_SkipPolice())

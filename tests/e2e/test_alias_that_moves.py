@@ -20,7 +20,7 @@ from arena_gitops.spec.wire import Owner
 
 __all__ = ["github_api", "repo", "tracked"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from real_server import real_server
 from arena_gitops.cli.main import arena as light
 from arena_runner.cli import main as heavy
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]  # many starts of programs, on whatever machine
+pytestmark = pytest.mark.slow  # many starts of programs, on whatever machine
 
 RUN = [page for page in PAGES if any(not block.reason for block in blocks(page))]
 TIERS = """\

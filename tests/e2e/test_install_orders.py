@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 
 from arena_gitops import __version__
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = "agilerl-arena==1.29.0"

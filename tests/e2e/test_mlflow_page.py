@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from chromium import logged_in
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 PICTURES = Path(__file__).resolve().parents[2] / "test-artifacts"
 

@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 TINY = """\
 algorithm: {name: PPO, batch_size: 32, lr: 1e-3, learn_step: 120, update_epochs: 1}

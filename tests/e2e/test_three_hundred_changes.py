@@ -19,7 +19,7 @@ from arena_runner.server.world import VERSION
 
 __all__ = ["connected", "github_api", "repo", "served"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 RUNNING = [f"a-long-sweep-over-everything-there-is-to-try-run-{n:03}" for n in range(12)]
 MORE = [f"another-sweep-over-everything-there-is-to-try-run-{n:03}" for n in range(288)]

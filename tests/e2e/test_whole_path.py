@@ -10,7 +10,7 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
+pytestmark = pytest.mark.slow
 
 DENSE = '''"""A reward that a random model can climb: digits are good, so is brevity."""
 

@@ -143,7 +143,7 @@ class Site:
     def experiment(self, name: str) -> dict:
         return next(e for e in self.get("/api/cli/v1/experiments/list") if e["name"] == name)
 
-    def wait(self, name: str, *states: str, seconds: float = 90.0) -> dict:
+    def wait(self, name: str, *states: str, seconds: float = 240.0) -> dict:
         """The experiment, once its run is in one of the states; an end of another kind fails at once."""
 
         def there():

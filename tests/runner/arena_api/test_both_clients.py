@@ -10,7 +10,7 @@ import json
 import pytest
 from archives import MERGE
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 VERSIONS = ["0.9.0", "1.29.0"]
 CURRENT = """

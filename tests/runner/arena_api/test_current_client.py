@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 MANIFEST = """
 apiVersion: agilerl.com/v1

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from chromium import chromium_page
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 RECORD = """#!/bin/sh
 printf %s "$1" > "$HOME/opened.part" && mv "$HOME/opened.part" "$HOME/opened"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import tutorial as page
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 OURS = Path(sys.executable).parent
 

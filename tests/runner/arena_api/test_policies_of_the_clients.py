@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 PPO = """
 algorithm: {name: PPO, batch_size: 16, learn_step: 32, lr: 0.001, update_epochs: 1}

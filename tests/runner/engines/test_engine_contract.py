@@ -14,7 +14,6 @@ from arena_runner.packing import Group, pack
 
 PROMPTS = [(5, 6, 7), (8,), (9, 10, 11, 12, 13, 14)]
 MEMBERS = (0, 1, 2, None)
-pytestmark = pytest.mark.timeout(600)  # vLLM takes half a minute to start, more beside other work
 
 
 def wanted(*, greedy=False, new=10, seed=1):

@@ -12,8 +12,6 @@ from labs import make_lab
 from arena_runner.engines.base import Request
 from arena_runner.engines.vllm_process import BASE, EngineError, VllmProcess, VllmSpec
 
-pytestmark = pytest.mark.timeout(600)
-
 
 def names(process):
     return {model["id"] for model in process.http.get("/v1/models").json()["data"]}

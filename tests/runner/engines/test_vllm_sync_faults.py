@@ -10,7 +10,6 @@ from movements import SIZES, move
 from arena_runner.engines.base import Request
 from arena_runner.engines.reading import PolicyMismatchError
 
-pytestmark = pytest.mark.timeout(600)
 ASKED = [Request(1, (5, 6, 7), 4, greedy=True)]
 IN_THE_SLOT = {
     "adapter not loaded": "not_loaded",

@@ -31,8 +31,6 @@ from arena_runner.server.home import Home
 from arena_runner.server.main import open_world
 from arena_runner.train import train
 
-pytestmark = pytest.mark.timeout(180)
-
 RUNNER = [sys.executable, "-m", "arena_runner.cli"]
 MODEL = "tiny-llama"
 TIER = {"id": "gpu", "num_cpus": 2, "ram_gb": 4.0, "credits_per_node_hour": 3600.0, "executor": "pull"}

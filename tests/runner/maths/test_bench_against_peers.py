@@ -7,8 +7,6 @@ import pytest
 
 BENCH = Path(__file__).resolve().parents[3] / "runner" / "bench"
 
-pytestmark = pytest.mark.timeout(110)
-
 
 @pytest.fixture(autouse=True)
 def on_path(monkeypatch):

@@ -77,7 +77,6 @@ def test_list_names_what_is_here_and_what_can_be_fetched(tiny_model_dir):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)  # the first run downloads 93 MB and converts it
 def test_the_fetched_model_answers_and_fetching_again_does_nothing(smollm2_dir):
     from arena_runner.engines.base import Request
     from arena_runner.engines.torch import TorchEngine

@@ -130,7 +130,6 @@ def test_two_attention_calls_equal_one_dense_mask(learner):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)  # the first run downloads 93 MB and converts it
 def test_gradients_are_equal_to_2e_5_in_fp32_on_smollm2(smollm2_dir):
     base = load_base(str(smollm2_dir), device="cpu", dtype=torch.float32)
     population = Population.attach(base, targets=["q_proj", "v_proj"], ranks=[4, 8], alphas=[8, 8])

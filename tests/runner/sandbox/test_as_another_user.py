@@ -54,7 +54,7 @@ def test_every_hostile_reward_is_contained_without_root_too(tmp_path: Path):
         },
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
         check=False,
         cwd="/",
     )

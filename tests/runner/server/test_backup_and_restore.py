@@ -81,7 +81,6 @@ def test_a_backup_made_at_work_is_the_same_platform_elsewhere_and_its_run_goes_o
 
 
 @pytest.mark.one_database
-@pytest.mark.timeout(200)
 def test_what_mlflow_knows_comes_back_with_its_aliases_and_its_files(
     tracking_server, make_server, build, tmp_path
 ):

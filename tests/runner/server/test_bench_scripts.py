@@ -5,11 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 BENCH = Path(__file__).resolve().parents[3] / "runner" / "bench"
-
-pytestmark = pytest.mark.timeout(110)
 
 
 def told(script, *args):

@@ -11,8 +11,6 @@ from mlflow_inside import mlflow_inside
 PICTURES = Path(__file__).resolve().parents[3] / "test-artifacts"
 ALIAS = "/mlflow/api/2.0/mlflow/registered-models/alias"
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture(scope="module")
 def site(tracking_server, build):

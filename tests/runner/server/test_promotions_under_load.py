@@ -10,8 +10,6 @@ import pytest
 pytest.importorskip("openai")
 BENCH = Path(__file__).resolve().parents[3] / "runner" / "bench" / "promotions.py"
 
-pytestmark = pytest.mark.timeout(240)
-
 
 def test_clients_that_stream_notice_no_promotion_and_no_rollback():
     sizes = ("--switches", "6", "--clients", "2", "--deployments", "3")

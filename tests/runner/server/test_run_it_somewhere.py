@@ -25,8 +25,6 @@ DEPLOY = RUNNER / "deploy"
 UNITS = ("arena-server.service", "arena-mlflow.service", "arena-worker@.service")
 BIN = Path(sys.executable).parent
 
-pytestmark = pytest.mark.timeout(110)
-
 
 @pytest.fixture(scope="module")
 def compose():

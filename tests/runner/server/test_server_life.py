@@ -66,7 +66,6 @@ def test_the_server_is_light_and_has_no_torch(shared_server):
     assert not [path for path in mapped if "torch" in path or "/mlflow/" in path]
 
 
-@pytest.mark.timeout(300)  # four starts
 @pytest.mark.one_database
 def test_address_and_login_survive_a_stop_unless_the_port_is_taken_meanwhile(server):
     before = server.announcement()

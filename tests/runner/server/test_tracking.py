@@ -20,8 +20,6 @@ from arena_gitops.state import DesiredResource, DesiredState
 from arena_runner.server.ledger import Ledger, NewVersion
 from arena_runner.server.points import Point
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture(scope="module")
 def tracked(tracking_server, build):

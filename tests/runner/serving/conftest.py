@@ -264,7 +264,7 @@ def vllm_python():
 def until():
     """Wait until something is true."""
 
-    def wait(condition, seconds=30.0):
+    def wait(condition, seconds=120.0):
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, "it did not happen in time"

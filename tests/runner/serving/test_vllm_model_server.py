@@ -18,8 +18,6 @@ from tiny_models import make_tiny_model
 TOKEN = "vllm-model-server"
 GREEDY = {"temperature": 0, "max_new_tokens": 12}
 
-pytestmark = pytest.mark.timeout(400)
-
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory, adapter_writer, vllm_python):
