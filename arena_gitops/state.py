@@ -131,6 +131,8 @@ class Limits:
     """whether anything can be taken off it; a run at work can always be stopped"""
     deploys_ahead: bool = True
     """whether somebody there promotes a checkpoint once its run has ended"""
+    resumes: bool = True
+    """whether a person can let a run go on that was stopped or has failed (`arena resume`)"""
     adopts: bool = True
     """whether what commands have made there can be taken over (`imports:`)"""
     judges_manifests: bool = False

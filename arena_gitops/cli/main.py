@@ -43,7 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "unlock": ("arena_gitops.cli.unlock:unlock", "End the lease that an apply holds on this stack."),
     "resume": (
         "arena_gitops.cli.rollback:resume",
-        "End the hold of a rollback, or try a rollout that failed once more.",
+        "End a hold: of a rollback, a failed rollout, or a run.",
     ),
     "login": ("arena_gitops.cli.login:login", "Log in to a server."),
     "logout": ("arena_gitops.cli.login:logout", "Log out of a server."),

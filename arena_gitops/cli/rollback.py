@@ -1,4 +1,4 @@
-"""`arena rollback` and `arena resume`: hold a deployment at an earlier revision, and end that."""
+"""`arena rollback` and `arena resume`: hold a deployment at an earlier revision; end that hold, or the one of a run."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from arena_gitops.errors import (
     WaitTimeoutError,
 )
 from arena_gitops.platforms.http import HttpPlatform
+from arena_gitops.spec.job import RunStatus
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import DeploymentStatus, Owner
 
@@ -69,22 +70,37 @@ def rollback(
 
 
 @click.command()
-@click.argument("address", metavar="deployment/NAME")
+@click.argument("address", metavar="KIND/NAME")
 @options.target
 @options.namespace
 @options.json
 @click.pass_obj
 def resume(session: Session, *, address: str, target: str | None, namespace: str) -> None:
-    """End the hold of a rollback, or try a rollout that failed once more."""
-    seat = _seat(session, address, target, namespace)
-    seat.platform.resume(seat.name, seat.owner)
-    _tell(session, seat, seat.status())
+    """End a hold: of a rollback, a failed rollout, or a run.
+
+    A deployment/NAME is rolled out again as its file says. The run of an experiment/NAME that was stopped or has
+    failed goes on from its last saved state.
+    """
+    at = _named(address, "experiment", "deployment")
+    stack = open_stack(session, target, namespace)
+    seat = Seat(stack.own_server(), stack.owner, at.name)
+    run = seat.platform.resume(at, seat.owner).run
+    if run is None:
+        _tell(session, seat, seat.status())
+    else:
+        _tell_run(session, run)
+
+
+def _named(address: str, *kinds: str) -> Address:
+    kind, _, name = address.partition("/")
+    if kind not in kinds or not name:
+        expected = " or ".join(f"{kind}/NAME" for kind in kinds)
+        raise UsageError(f"expected {expected}, not {address!r}")
+    return Address(kind, name)
 
 
 def _seat(session: Session, address: str, target: str | None, namespace: str) -> Seat:
-    kind, slash, name = address.partition("/")
-    if not slash or kind != "deployment" or not name:
-        raise UsageError(f"expected deployment/NAME, not {address!r}")
+    name = _named(address, "deployment").name
     stack = open_stack(session, target, namespace)
     server = stack.own_server()
     return Seat(server, stack.owner, name)
@@ -105,6 +121,15 @@ def _until(seat: Seat, arrived: Callable[[DeploymentStatus], bool], timeout: flo
                 f"deployment/{seat.name} is {status.state} after {timeout:g} s: {status.message}"
             )
         time.sleep(LOOK_EVERY_S)
+
+
+def _tell_run(session: Session, run: RunStatus) -> None:
+    from arena_gitops.cli.outcome import of_run
+
+    if session.json:
+        session.emit(run.model_dump_json())
+    else:
+        click.echo("\n".join(of_run(run)))
 
 
 def _tell(session: Session, seat: Seat, status: DeploymentStatus) -> None:

@@ -38,9 +38,6 @@ GOES_ON = frozenset({Action.RESUME, Action.MIGRATE})
 KEEP_OLD = "lifecycle.replace_policy: keep_old"
 MOVED = "moved"
 """The reason of both halves of a move."""
-HELD_NOTE = (
-    "nothing is spent on it again by itself: change what it trains, raise its budget, or ask with --rerun"
-)
 
 
 def idempotency_key(
@@ -274,7 +271,8 @@ class Planner:
     def _notes(self, resource: DesiredResource, action: Action) -> tuple[str, ...]:
         if resource.address.kind == TRAINED and action is Action.HELD:
             told = ", ".join(resource.spec.get("notify") or ())
-            return (HELD_NOTE, f"tell {told}") if told else (HELD_NOTE,)
+            note = wording.released(by_hand=self.observed.limits.resumes)
+            return (note, f"tell {told}") if told else (note,)
         if action is Action.STALE:
             ceiling = cost.cost_of(Action.NEW_VERSION, resource, self.observed.tiers, self.history)
             return (wording.again(self.stale[resource.address].because, ceiling),)

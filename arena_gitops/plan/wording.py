@@ -50,7 +50,7 @@ _SEMANTIC = {
     "reward": "changes what it does",
     "environment": "changes what it does",
 }
-_LATER = frozenset({Cause.OBSERVABILITY, Cause.QUEUEING, Cause.BUDGET_RECORDED})
+_LATER = frozenset({Cause.OBSERVABILITY, Cause.BUDGET_RECORDED})
 """What a run that is already working learns only when it is started again."""
 
 
@@ -65,6 +65,12 @@ def _consequence(cause: Cause, kind: str, deciding: list[FieldChange], run: RunS
     if cause is Cause.METADATA and kind == TRAINED:
         return "is metadata: no run is touched"
     return f"is {deciding[0].cls.value}{later}" if deciding else ""
+
+
+def released(*, by_hand: bool) -> str:
+    """What lets a held run go on: the same words for each, so that a plan says them once."""
+    resume = ", let it go on with arena resume" if by_hand else ""
+    return f"nothing is spent on it again by itself: change what it trains, raise its budget{resume}, or ask with --rerun"
 
 
 def again(inputs: tuple[str, ...], ceiling: Cost | None) -> str:

@@ -243,10 +243,10 @@ class HttpPlatform(BehindADoor):
         request = Request("POST", f"{_deployment_path(deployment)}/rollback", headers=dict(JSON), body=body)
         return _parse(ResourceDocument, self._door.call(request).text, request)
 
-    def resume(self, deployment: str, owner: Owner) -> ResourceDocument:
-        """End a hold, and try a failed rollout again."""
+    def resume(self, address: Address, owner: Owner) -> ResourceDocument:
+        """End a hold: try a failed rollout again, let a run that was stopped or has failed go on."""
         body = _model_body(ResumeRequest(owner=owner))
-        path = f"{_deployment_path(deployment)}/resume"
+        path = f"{API}/{address.kind}s/{quote(address.name, safe='')}/resume"
         request = Request("POST", path, headers=dict(JSON), body=body, repeatable=True)
         return _parse(ResourceDocument, self._door.call(request).text, request)
 

@@ -14,7 +14,7 @@
 | `POST /api/v1/workers/claim` | `ClaimRequest` | `Claim`, or 204 when there is nothing to do |
 | `POST /api/v1/workers/jobs/{run_id}/{segment}/events` | `EventBatch` | `EventReceipt` |
 | `GET  /api/v1/deployments/{name}/revisions?namespace=` | | list of `Revision` |
-| `POST /api/v1/deployments/{name}/rollback`, `resume` | `RollbackRequest`, `ResumeRequest` | `ResourceDocument` |
+| `POST /api/v1/deployments/{name}/rollback`; `…/resume`, `POST /api/v1/experiments/{name}/resume` | `RollbackRequest`; `ResumeRequest` | `ResourceDocument` |
 | `GET  /api/v1/tiers`, `/api/v1/audit?model=&alias=&limit=` | | list of `Tier`; of `AliasChange`, newest first |
 | `/api/v1/secrets…`; `/api/v1/workers/…`, `/api/v1/models/…` | `spec.secret`; `spec.worker` | |
 | `GET  /healthz`, `/readyz` | | `{"ok": true, …}` |
@@ -171,7 +171,7 @@ class RollbackRequest(Frozen):
 
 
 class ResumeRequest(Frozen):
-    """End a hold, and try a failed rollout again."""
+    """End a hold: of a deployment, trying a failed rollout again, or of an experiment's run."""
 
     owner: Owner
 

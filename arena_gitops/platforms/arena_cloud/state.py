@@ -135,6 +135,7 @@ class _Reading:
             raises_in_flight=False,
             removes=False,
             deploys_ahead=False,
+            resumes=False,
             adopts=False,
             judges_manifests=True,
         )

@@ -142,3 +142,18 @@ def test_a_rollback_whose_probe_fails_is_exit_7(twice, tmp_path):
         (server.home / "fail_probe").unlink()
     assert done.returncode == 7, done.stdout
     assert "the rollback failed; what served goes on serving" in done.stderr
+
+
+def test_a_run_that_was_stopped_goes_on_with_the_same_command(shared_server, build, tmp_path):
+    server, name = shared_server, "held-run"
+    run_id = server.apply(name, build.experiment(name, steps=48, seed=name, pause_s=0.2))["run"]["run_id"]
+    server.http.post(f"/api/v1/runs/{run_id}/stop")
+    server.wait_run(run_id, "stopped")
+    told = arena(server, tmp_path, "resume", f"experiment/{name}")
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.startswith(f"experiment/{name}: queued at step ")
+    assert server.wait_run(run_id)["state"] == "completed"
+    over = arena(server, tmp_path, "resume", f"experiment/{name}")
+    assert (over.returncode, "is completed: there is no hold to end" in over.stderr) == (1, True)
+    wrong = arena(server, tmp_path, "resume", f"reward/{name}")
+    assert (wrong.returncode, "expected experiment/NAME or deployment/NAME" in wrong.stderr) == (64, True)

@@ -28,7 +28,7 @@ from arena_runner.server.api.described import Ndjson, header
 from arena_runner.server.api.door import TheWorld, caller, etag_header
 from arena_runner.server.auth import Identity, Role
 from arena_runner.server.refusals import RefusedError
-from arena_runner.server.services import deployments, imperative, resources, rollbacks, runs, states
+from arena_runner.server.services import deployments, holds, imperative, resources, rollbacks, runs, states
 from arena_runner.server.store.tables import EventRow
 from arena_runner.server.world import World
 
@@ -191,6 +191,12 @@ def roll_back(world: TheWorld, editor: Editor, deployment: str, body: RollbackRe
 def resume(world: TheWorld, _caller: Editor, deployment: str, body: ResumeRequest) -> ResourceDocument:
     """End a hold."""
     return rollbacks.resume(world, deployment, body.owner)
+
+
+@router.post("/experiments/{experiment}/resume")
+def resume_run(world: TheWorld, editor: Editor, experiment: str, body: ResumeRequest) -> ResourceDocument:
+    """Let the run of an experiment that was stopped or has failed go on from its last saved state."""
+    return holds.resume(world, experiment, body.owner, editor.subject)
 
 
 def _text(path: File, after: int) -> Iterator[bytes]:
