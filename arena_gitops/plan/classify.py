@@ -25,8 +25,6 @@ TRAINED = "experiment"
 VERSIONED = frozenset({"dataset", "environment", "reward", "experiment"})
 """Kinds whose content has version numbers."""
 
-_QUEUEING = frozenset({"priority", "region"})
-"""Of placement: what a run that has begun is past."""
 _PLAIN: dict[FieldClass, Cause] = {
     FieldClass.IDENTITY: Cause.METADATA,
     FieldClass.METADATA: Cause.METADATA,
@@ -138,8 +136,6 @@ class _Judge:
         )
 
     def _cause(self, leaf: Difference, cls: FieldClass) -> Cause:
-        if leaf.dotted in _QUEUEING and cls is FieldClass.PLACEMENT:
-            return Cause.QUEUEING
         if plain := _PLAIN.get(cls):
             return plain
         if cls is FieldClass.RERUN:

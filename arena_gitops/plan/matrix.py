@@ -31,8 +31,6 @@ class Cause(StrEnum):
     CEILING_RAISED = "ceiling_raised"
     """more time or credits for the same work: only a run that did not get through can use them"""
     PLACEMENT = "placement_changed"
-    QUEUEING = "queueing_changed"
-    """where and when it may wait: what works is not moved by that"""
     OBSERVABILITY = "observability_changed"
     DEFINITION = "definition_changed"
     """of a kind that is not trained: rule of a deployment, project settings"""
@@ -82,7 +80,6 @@ MATRIX: dict[Cause, dict[Phase, Outcome]] = {
     Cause.BUDGET_RECORDED: _row( _UPDATE, _UPDATE, _UPDATE,        _UPDATE, _UPDATE, _UPDATE),
     Cause.CEILING_RAISED: _row(  _UPDATE, _UPDATE, _UPDATE,        _RESUME, _RESUME, _UPDATE),
     Cause.PLACEMENT: _row(       _UPDATE, _UPDATE, _MIGRATE,       _RESUME, _RESUME, _UPDATE),
-    Cause.QUEUEING: _row(        _UPDATE, _UPDATE, _UPDATE,        _UPDATE, _UPDATE, _UPDATE),
     Cause.OBSERVABILITY: _row(   _UPDATE, _UPDATE, _UPDATE,        _UPDATE, _UPDATE, _UPDATE),
     Cause.DEFINITION: _row(      _UPDATE, _UPDATE, _UPDATE,        _UPDATE, _UPDATE, _UPDATE),
     Cause.RERUN: _row(           _NEW,    _NEW,    _INTERRUPT_NEW, _NEW,    _NEW,    _NEW),

@@ -376,7 +376,9 @@ def _keeps_old(body: PutResource) -> bool:
 
 def _moved(before: PutResource, body: PutResource) -> bool:
     """Whether a run got another place."""
-    return any(before.spec.get(key) != body.spec.get(key) for key in ("tier", "num_nodes"))
+    return any(
+        before.spec.get(key) != body.spec.get(key) for key in ("tier", "num_nodes", "region", "priority")
+    )
 
 
 def _loosened(before: PutResource, body: PutResource) -> bool:

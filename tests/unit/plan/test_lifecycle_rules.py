@@ -191,13 +191,11 @@ def test_what_is_left_to_the_platform_is_written_once(scene):
     assert here.change(small(description="second", owner="me")).action is Action.UPDATE
 
 
-@pytest.mark.parametrize(
-    "fields", [{"notes": "long"}, {"notify": ["ana"]}, {"priority": 5}, {"region": "eu"}]
-)
+@pytest.mark.parametrize("fields", [{"notes": "long"}, {"notify": ["ana"]}])
 @pytest.mark.parametrize(
     "script", [RunScript.stays_running(step=1), RunScript.completes()], ids=["works", "done"]
 )
-def test_notes_people_and_queueing_touch_no_run(scene, fields, script):
+def test_notes_and_people_touch_no_run(scene, fields, script):
     here = scene(runs=script).applied(small())
     change = here.change(small(**fields))
     assert (change.action, change.interrupts) == (Action.UPDATE, False)

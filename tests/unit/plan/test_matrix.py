@@ -23,6 +23,8 @@ CAUSES = {
     "time raised": {"budget": {"max_runtime_s": 7200.0}},
     "time lowered": {"budget": {"max_runtime_s": 60.0}},
     "placement": {"tier": "other"},
+    "priority": {"priority": 5},
+    "region": {"region": "eu"},
     "observability": {"set": {"training.checkpoint_steps": 7}},
     "rerun": {"rerun": 1},
     "semantic": {"set": {"algorithm.lr": 3e-5}},
@@ -36,6 +38,8 @@ EXPECTED = {
     "time raised":   ["update",      "update",      "resume",      "resume",      "update"],
     "time lowered":  ["update",      "update",      "update",      "update",      "update"],
     "placement":     ["update",      "migrate",     "resume",      "resume",      "update"],
+    "priority":      ["update",      "migrate",     "resume",      "resume",      "update"],
+    "region":        ["update",      "migrate",     "resume",      "resume",      "update"],
     "observability": ["update",      "update",      "update",      "update",      "update"],
     "rerun":         ["new_version", "new_version", "new_version", "new_version", "new_version"],
     "semantic":      ["new_version", "new_version", "new_version", "new_version", "new_version"],
@@ -61,7 +65,7 @@ def test_a_cell_of_the_matrix(scene, cause, state, action):
         "-" if change is None or (change.action is Action.NOOP and not change.fields) else change.action.value
     )
     assert found == action
-    stops = cause in {"semantic", "rerun", "placement"} and state == "running"
+    stops = cause in {"semantic", "rerun", "placement", "priority", "region"} and state == "running"
     assert (change is not None and change.interrupts) == stops
 
 

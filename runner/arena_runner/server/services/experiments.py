@@ -52,7 +52,7 @@ def settle(session: Session, world: World, row: ResourceRow, spec: ExperimentSpe
         version.run_id = _run_for(session, world, row, spec, version.run_id).run.id
         session.flush()
     pair = runs.get(session, version.run_id)
-    if _of_others(session, row, pair):
+    if of_others(session, row, pair):
         if _asks_for_more(pair, spec):
             version.run_id = _new_run(session, world, row, spec).run.id
         _leave_replaced(session, world, row)
@@ -89,7 +89,7 @@ def current_version(session: Session, row: ResourceRow) -> VersionRow:
     return session.scalars(query.where(VersionRow.name == row.name, VersionRow.version == row.version)).one()
 
 
-def _of_others(session: Session, row: ResourceRow, pair: RunPair) -> bool:
+def of_others(session: Session, row: ResourceRow, pair: RunPair) -> bool:
     """Whether the run trains what this resource may use and not change.
 
     That is what another stack has, and to a namespace whatever is outside it; `main` may lengthen what the
@@ -148,7 +148,7 @@ def _want(session: Session, world: World, pair: RunPair, spec: ExperimentSpec) -
     runtime, dearest = budgets.max_runtime(spec), budgets.max_credits(spec)
     more_time, more_credits = _more(runtime, run.max_runtime_s), _more(dearest, run.max_credits)
     raised = more_time or more_credits
-    moved = (run.tier, run.spec.get("num_nodes", 1)) != (spec.tier, spec.num_nodes)
+    moved = (run.tier, *_where(ExperimentSpec.model_validate(run.spec))) != (spec.tier, *_where(spec))
     further = _further(pair, spec)
     alone = len(runs.users(session, run.id)) <= 1
     if more_steps or (alone and not state.ended):  # fewer: a worker learns it from its next report
@@ -170,7 +170,7 @@ def _want(session: Session, world: World, pair: RunPair, spec: ExperimentSpec) -
         what = f"max_steps was raised to {run.max_steps}" if more_steps else "its target_score was raised"
         runs.resume(pair, what, now)
     elif state in runs.UNFINISHED and (raised or (alone and moved)) and not budgets.exceeded(pair, now):
-        runs.resume(pair, "its budget was raised" if raised else f"it moved to tier {spec.tier}", now)
+        runs.resume(pair, "its budget was raised" if raised else f"moved to {runs.whereabouts(pair)}", now)
 
 
 def _take_back_stop(pair: RunPair, *, more_steps: bool) -> None:
@@ -181,6 +181,11 @@ def _take_back_stop(pair: RunPair, *, more_steps: bool) -> None:
     ended = RunState(pair.state.state).ended
     if more_steps and not ended and pair.run.stop_cause == runs.BY_A_PERSON:
         pair.run.wanted, pair.run.stop_cause = "run", None
+
+
+def _where(spec: ExperimentSpec) -> tuple[int, str | None, int]:
+    """What decides, beside its tier, where and when it works."""
+    return spec.num_nodes, spec.region, spec.priority
 
 
 def _further(pair: RunPair, spec: ExperimentSpec) -> bool:

@@ -34,7 +34,7 @@ UNFINISHED = (RunState.STOPPED, RunState.FAILED)
 BY_A_PERSON = "user"
 """Cause of a stop that somebody asked for."""
 MOVED = "moved"
-"""Cause of a stop that is none: the run goes on in another tier."""
+"""Cause of a stop that is none: the run goes on in another place."""
 STOPPED_BY_US = ("replaced", "retired")
 """Stop causes that no person decided: the run may start again when its version returns."""
 
@@ -137,7 +137,7 @@ def settle_stop(pair: RunPair, now: float) -> None:
     """Record that a run which should stop has stopped, or send it on to where it belongs now."""
     if pair.run.stop_cause == MOVED:
         pair.run.tier = pair.run.spec.get("tier")
-        resume(pair, f"moved to tier {pair.run.tier}", now)
+        resume(pair, f"moved to {whereabouts(pair)}", now)
     elif pair.run.stop_cause == "budget":
         message = budgets.exceeded(pair, now) or "reached its budget; raise it to continue"
         end(pair, RunState.FAILED, now, reason=FailureReason.BUDGET, message=message)
@@ -186,6 +186,14 @@ def place(pair: RunPair) -> str:
     """Where the next segment begins, in words."""
     resumed = pair.state.resume
     return f"iteration {resumed['iteration']}" if resumed else "the beginning"
+
+
+def whereabouts(pair: RunPair) -> str:
+    """Where a run belongs, in words."""
+    spec = ExperimentSpec.model_validate(pair.run.spec)
+    region = f" in {spec.region}" if spec.region else ""
+    priority = f", priority {spec.priority}" if spec.priority else ""
+    return f"{f'tier {spec.tier}' if spec.tier else 'the default tier'}{region}{priority}"
 
 
 def _release(pair: RunPair, now: float) -> None:
