@@ -75,7 +75,7 @@ def test_a_stop_that_has_not_taken_effect_is_taken_back(http, resume, becomes, w
 @pytest.mark.parametrize(
     ("act", "code"),
     [
-        (lambda pair: None, "not-held"),
+        (lambda _pair: None, "not-held"),
         (lambda pair: runs.end(pair, RunState.COMPLETED, 0.0), "not-held"),
         (lambda pair: failed(pair, saved=None), "no-checkpoint"),
         (out_of_time, "budget"),
