@@ -10,15 +10,19 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import httpx
 import pytest
 from between import between
 from patience import LONG, slowed
 from repos import commit, write
 
+from arena_gitops.apply.journal import unresolved
+from arena_gitops.cli.main import run
 from arena_gitops.platforms.http import HttpPlatform
 from arena_gitops.spec.wire import Owner
 
 ARENA = Path(sys.executable).parent / "arena-gitops"
+MORTAL = Path(__file__).resolve().parents[1] / "support" / "mortal_apply.py"
 SERIAL = itertools.count(1)
 
 
@@ -99,6 +103,54 @@ def test_killed_at_a_change_the_same_command_goes_on_and_trains_each_once(desk, 
     assert "gave back the lease of an earlier apply here that was killed" in out
     assert desk.runs() == {"e0": 1, "e1": 1}
     desk.run("plan", "--expect-no-changes")
+
+
+CHANGES = 4
+"""Of the repository with one experiment and nothing deployed: project, dataset, reward, experiment."""
+POINTS = [
+    f"{moment}:{line}"
+    for line in range(1, 2 * CHANGES + 1)
+    for moment in ("before", "torn", "after")
+    if moment != "after"
+    or line % 2
+    or line == 2 * CHANGES  # a result is followed by the next intent: `before`
+]
+"""Every place at which a journal of an intent and a result for each change can end."""
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_any_point_of_its_journal_the_same_command_goes_on(served, tmp_path, monkeypatch, point):
+    """It kills itself, with signal 9; afterwards there is one run, no intent is open, and nothing is left to do."""
+    url, token = served
+    name = f"mortal-{next(SERIAL)}"
+    root = write(tmp_path / "repository", stack=name, seed=1_000_000 + next(SERIAL), experiments=1)
+    (root / "deployments" / "e0.yaml").unlink()
+    monkeypatch.chdir(commit(root))
+    for variable in ("CI", "GITHUB_ACTIONS"):
+        monkeypatch.delenv(variable, raising=False)
+    for variable, value in (
+        ("ARENA_BASE_URL", url),
+        ("ARENA_API_KEY", token),
+        ("HOME", tmp_path),
+        ("DIE_AT", point),
+    ):
+        monkeypatch.setenv(variable, str(value))
+    command = ["apply", "--yes", "--parallelism", "1", "--namespace", name]
+    died = subprocess.run([sys.executable, MORTAL, *command], capture_output=True, text=True, check=False)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    assert run(command) == 0
+    assert run(["plan", "--expect-no-changes", "--namespace", name]) == 0
+    state = httpx.get(
+        f"{url}/api/v1/state",
+        params={"stack": name, "namespace": name},
+        headers={"Authorization": f"Bearer {token}"},
+    ).json()
+    (mine,) = [resource["run"] for resource in state["resources"] if resource["run"]]
+    assert len(state["resources"]) == CHANGES
+    same = [known["run_id"] for known in state["runs"] if known["fingerprint"] == mine["fingerprint"]]
+    assert same == [mine["run_id"]]
+    (journal,) = (root / ".git" / "arena").glob(f"*@{name}.ndjson")
+    assert unresolved(journal) == ()
 
 
 HANGING = {
