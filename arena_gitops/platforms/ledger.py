@@ -376,16 +376,14 @@ def _keeps_old(body: PutResource) -> bool:
 
 def _moved(before: PutResource, body: PutResource) -> bool:
     """Whether a run got another place."""
-    return any(
-        before.spec.get(key) != body.spec.get(key) for key in ("tier", "num_nodes", "region", "priority")
-    )
+    place = ("tier", "num_nodes", "region", "priority")
+    return any(before.spec.get(key) != body.spec.get(key) for key in place)
 
 
 def _loosened(before: PutResource, body: PutResource) -> bool:
     """Whether an unfinished run got another place, or more time or credits."""
-    moved = _moved(before, body)
     old, new = before.spec.get("budget") or {}, body.spec.get("budget") or {}
-    return moved or any(_raised(old, new, key) for key in ("max_runtime_s", "max_credits"))
+    return _moved(before, body) or any(_raised(old, new, key) for key in ("max_runtime_s", "max_credits"))
 
 
 def _further(before: PutResource, body: PutResource) -> bool:

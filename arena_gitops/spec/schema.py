@@ -60,7 +60,7 @@ def schemas() -> dict[str, Schema]:
     documents |= {"stack": Stack, "job": JobSpec}
     found = {name: _described(model.model_json_schema(), [model]) for name, model in documents.items()}
     found["manifest"] = _described(manifest_schema(), _manifest_models())
-    found["event"] = _described(JOB_EVENT.json_schema(), models_in(JobEvent))
+    found["event"] = _described(_told_apart(JOB_EVENT.json_schema()), models_in(JobEvent))
     return {name: named(name, _completed(schema)) for name, schema in found.items()}
 
 
@@ -108,6 +108,15 @@ def _described(schema: Schema, roots: list[type[BaseModel]]) -> Schema:
         for name, text in descriptions(model).items():
             if name in properties:
                 properties[name] = {**properties[name], "description": text}
+    return schema
+
+
+def _told_apart(schema: Schema) -> Schema:
+    """Demand the field by which alternatives are told apart: the models do, whatever its default is."""
+    field, names = schema["discriminator"]["propertyName"], schema["discriminator"]["mapping"].values()
+    for name in names:
+        one = schema["$defs"][name.rpartition("/")[2]]
+        one["required"] = sorted({*one.get("required", ()), field})
     return schema
 
 
