@@ -27,6 +27,7 @@ from arena_gitops.apply.wait import wait as wait_for
 from arena_gitops.errors import BlockedError, StaleError, UnexpectedChangesError
 from arena_gitops.evidence.contents import content_of
 from arena_gitops.evidence.gather import gather
+from arena_gitops.evidence.rows_hash import with_rows_hashes
 from arena_gitops.plan import offline
 from arena_gitops.plan.adoption import with_imports
 from arena_gitops.plan.build import build
@@ -176,7 +177,7 @@ def apply(
                 strict=world.strict,
                 keep_going=world.keep_going,
             )
-            return engine.apply(planned, desired)
+            return engine.apply(planned, with_rows_hashes(desired, planned))
 
     try:
         return while_patient(work, world.stopping, GRACE_S)

@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from arena_gitops.evidence.contents import content_of
+from arena_gitops.evidence.rows_hash import rows_hash
 from arena_gitops.evidence.tables import DATA_BYTES, compared, file_of, same_rows, stored_digest
 from arena_gitops.plan.code import FileDiff, equivalent, file_diff, unread
 from arena_gitops.plan.cosmetic import CODE, Pair, trained_code, written_code
 from arena_gitops.plan.evidence import Evidence
 from arena_gitops.plan.rows import DataDiff
 from arena_gitops.spec.identity import code_names
+from arena_gitops.spec.lifecycle import ROWS_HASH
 from arena_gitops.spec.wire import ResourceDocument
 from arena_gitops.state import DesiredResource, DesiredState, ObservedState
 
@@ -54,9 +56,13 @@ def _rows(
     stored, blob = stored_digest(document), file_of(resource)
     if stored is None or blob is None or stored == blob.digest:
         return None
+    form = str(resource.spec.get("format"))
+    known = document.spec.get(ROWS_HASH) if form == document.spec.get("format") else None
+    if known is not None and (hashed := rows_hash(blob, form)) is not None and hashed[0] == known:
+        same = DataDiff(path=blob.path.name, before=hashed[1], after=hashed[1], same_rows=True)
+        return same, (stored, blob.digest)
     old = read(stored, DATA_BYTES) if blob.size <= DATA_BYTES else None
     diff, new = compared(resource, old, blob), content_of(blob, DATA_BYTES)
-    form = str(resource.spec.get("format"))
     if not diff.same_rows or form != document.spec.get("format") or old is None or new is None:
         return diff, None
     return diff, (stored, blob.digest) if same_rows(old, new, form) else None

@@ -14,7 +14,7 @@ from typing import Any
 
 from arena_gitops.spec.digest import Fingerprint
 from arena_gitops.spec.identity import code_names
-from arena_gitops.spec.lifecycle import BEHAVES_AS, data_part
+from arena_gitops.spec.lifecycle import BEHAVES_AS, ROWS_HASH, data_part
 from arena_gitops.spec.wire import ResourceDocument
 from arena_gitops.state import DesiredResource
 
@@ -85,6 +85,8 @@ def settled_rows(
     spec = dict(resource.spec)
     if _only(spec, _ROWS) != trained:
         spec[BEHAVES_AS] = trained
+    if ROWS_HASH in document.spec:
+        spec[ROWS_HASH] = document.spec[ROWS_HASH]
     return _kept(resource, document, spec)
 
 

@@ -43,6 +43,9 @@ class FieldClass(StrEnum):
 BEHAVES_AS = "behaves_as"
 """Of what is trained with: the file its fingerprint is that of, where only how it is written has changed since."""
 
+ROWS_HASH = "rows_hash"
+"""Of a dataset: what its rows are, whatever its file looks like; written by an apply that could read them."""
+
 _EVERY_KIND: tuple[tuple[str, FieldClass], ...] = (
     ("kind", FieldClass.IDENTITY),
     ("name", FieldClass.IDENTITY),
@@ -55,7 +58,11 @@ _EVERY_KIND: tuple[tuple[str, FieldClass], ...] = (
 
 _BY_KIND: dict[str, tuple[tuple[str, FieldClass], ...]] = {
     "project": (),
-    "dataset": (("address", FieldClass.IDENTITY), (BEHAVES_AS, FieldClass.DERIVED)),
+    "dataset": (
+        ("address", FieldClass.IDENTITY),
+        (BEHAVES_AS, FieldClass.DERIVED),
+        (ROWS_HASH, FieldClass.DERIVED),
+    ),
     "environment": (("address", FieldClass.IDENTITY), (BEHAVES_AS, FieldClass.DERIVED)),
     "reward": (
         ("address", FieldClass.IDENTITY),
