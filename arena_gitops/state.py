@@ -33,6 +33,10 @@ class Blob:
     """why the bytes are not on this machine (an LFS pointer); only a platform that has them can go on"""
 
 
+Unsound = Literal["absent", "damaged"]
+"""What has become of a stored file: it is gone, or its bytes do not hash to its name any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class DesiredResource:
     """One resource as the repository wants it, ready to PUT."""

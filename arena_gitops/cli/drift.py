@@ -42,8 +42,8 @@ def drift(ctx: click.Context, *, target: str | None, namespace: str, detailed_ex
         connect(choice, os.environ, say=session.say, run_named=False, book=repository.desired.resources)
     )
     planned, observed = app.compare(platform, repository.desired, target=choice.name)
-    lost = platform.missing_blobs(sorted(stored_files(observed)))
-    found = find_drift(planned, repository.desired, observed, lost)
+    unsound = platform.unsound_blobs(sorted(stored_files(observed)))
+    found = find_drift(planned, repository.desired, observed, unsound)
     if session.json:
         session.emit(found.model_dump_json())
     else:

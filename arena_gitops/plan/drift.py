@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Literal
 
 from arena_gitops.plan.cosmetic import CODE, trained_code, trained_rows
@@ -15,7 +16,7 @@ from arena_gitops.plan.model import Action, Base, Change, DriftEntry, Plan
 from arena_gitops.spec.digest import digests_in
 from arena_gitops.spec.resource import Frozen
 from arena_gitops.spec.wire import ResourceDocument
-from arena_gitops.state import DesiredState, ObservedState
+from arena_gitops.state import DesiredState, ObservedState, Unsound
 
 INPUTS = ("dataset", "reward", "environment")
 
@@ -39,7 +40,10 @@ class Drift(Frozen):
 
 
 def drift(
-    planned: Plan, desired: DesiredState, observed: ObservedState, lost: frozenset[str] = frozenset()
+    planned: Plan,
+    desired: DesiredState,
+    observed: ObservedState,
+    unsound: Mapping[str, Unsound] = MappingProxyType({}),
 ) -> Drift:
     """Read a plan of the repository as what has happened to the platform.
 
@@ -47,9 +51,9 @@ def drift(
         planned: The plan.
         desired: What the repository declares.
         observed: What the platform has.
-        lost: Digests that stored resources name and the platform does not have.
+        unsound: Digests that stored resources name, of files that are gone or damaged.
     """
-    entries = (*_entries(planned, desired, observed), *_without_files(observed, lost))
+    entries = (*_entries(planned, desired, observed), *_without_files(observed, unsound))
     errors = tuple(_not_seen(observed))
     return Drift(
         status="errored" if errors else "drifted" if entries else "clean",
@@ -111,15 +115,20 @@ def stored_files(observed: ObservedState) -> frozenset[str]:
     return frozenset(found)
 
 
-def _without_files(observed: ObservedState, lost: frozenset[str]) -> Iterator[DriftEntry]:
-    """What cannot be trained again, or checked, because the platform has lost a file of it."""
-    if not lost:
+def _without_files(observed: ObservedState, unsound: Mapping[str, Unsound]) -> Iterator[DriftEntry]:
+    """What cannot be trained again, or checked, because the platform has lost a file of it, or has other bytes."""
+    if not unsound:
         return
     for address, document in sorted(observed.resources.items()):
         alone = stored_files(replace(observed, resources={address: document}))
-        if gone := sorted(alone & lost):
+        if gone := sorted(alone & unsound.keys()):
             more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
-            message = f"integrity: the platform does not have {gone[0][:19]}…{more}, which it was stored with"
+            what = f"{gone[0][:19]}…{more}, which it was stored with"
+            damaged = unsound[gone[0]] == "damaged"
+            message = (
+                f"the bytes of {what}, are others by now" if damaged else f"the platform does not have {what}"
+            )
+            message = f"integrity: {message}"
             yield DriftEntry(address=str(address), code="integrity", message=message)
 
 

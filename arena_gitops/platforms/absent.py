@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NoReturn
 
 from arena_gitops.errors import PlatformUnreachableError
@@ -24,7 +24,7 @@ from arena_gitops.spec.wire import (
     StoredEvent,
     Tier,
 )
-from arena_gitops.state import Blob, ObservedState
+from arena_gitops.state import Blob, ObservedState, Unsound
 
 
 class AbsentPlatform:
@@ -42,6 +42,10 @@ class AbsentPlatform:
     def missing_blobs(self, digests: Iterable[str]) -> frozenset[str]:
         """All of them."""
         return frozenset(digests)
+
+    def unsound_blobs(self, digests: Iterable[str]) -> Mapping[str, Unsound]:
+        """None: nothing is stored."""
+        return {}
 
     def upload(self, blob: Blob) -> None:
         """Refuse."""

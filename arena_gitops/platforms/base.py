@@ -21,7 +21,7 @@ from arena_gitops.spec.wire import (
     ResourceDocument,
     StoredEvent,
 )
-from arena_gitops.state import Blob, DesiredState, ObservedState
+from arena_gitops.state import Blob, DesiredState, ObservedState, Unsound
 
 
 class Platform(Protocol):
@@ -46,6 +46,13 @@ class Platform(Protocol):
         """A stored file, for a plan to compare with; must change nothing.
 
         None where it is not here, is longer than `limit` bytes, or may not be read by this caller.
+        """
+        ...
+
+    def unsound_blobs(self, digests: Iterable[str]) -> Mapping[str, Unsound]:
+        """Which of these files, that something stored is made of, are gone or are other bytes by now.
+
+        Reads every byte of them and changes nothing. Empty on a platform that gives no files back.
         """
         ...
 

@@ -36,13 +36,15 @@ from arena_gitops.spec.wire import (
     Tier,
 )
 from arena_gitops.spec.worker import WorkerStatus
-from arena_gitops.state import Blob, ObservedState
+from arena_gitops.state import Blob, ObservedState, Unsound
 
 API = "/api/v1"
 UPLOAD_TIMEOUT_S = 300.0
 HEARTBEAT_TIMEOUT_S = 3.0
 STREAM_ERROR = "\n[ERROR:"
 """A chunk of generated text that starts so is an error of the model server, not text (Arena protocol)."""
+
+UNSOUND: Mapping[int, Unsound] = MappingProxyType({404: "absent", 422: "damaged"})
 
 _CHECK_LINE: TypeAdapter[CheckResult | CheckSummary] = TypeAdapter(CheckLine)
 _REVISIONS: TypeAdapter[tuple[Revision, ...]] = TypeAdapter(tuple[Revision, ...])
@@ -120,6 +122,11 @@ class HttpPlatform(BehindADoor):
         request = Request("GET", _blob_path(digest), repeatable=True, read_timeout_s=UPLOAD_TIMEOUT_S)
         answer = self._door.call(request, accept=frozenset({403, 404}))
         return answer.content if answer.is_success else None
+
+    def unsound_blobs(self, digests: Iterable[str]) -> Mapping[str, Unsound]:
+        """Have the server hash each of them once more."""
+        answers = {digest: self._verified(digest) for digest in digests}
+        return {digest: UNSOUND[status] for digest, status in answers.items() if status in UNSOUND}
 
     def check(self, request: CheckRequest) -> Iterator[CheckResult]:
         """Stream verdicts; a stream that ends without its summary is an error, never a pass."""
@@ -287,6 +294,11 @@ class HttpPlatform(BehindADoor):
                 said = chunk.removeprefix(STREAM_ERROR).strip().removesuffix("]")
                 raise PlatformError(f"deployment {deployment}: {said}")
             yield chunk
+
+    def _verified(self, digest: str) -> int:
+        path = _blob_path(digest)
+        request = Request("HEAD", path, {"verify": "true"}, repeatable=True, read_timeout_s=UPLOAD_TIMEOUT_S)
+        return self._door.call(request, accept=frozenset(UNSOUND)).status_code
 
     def _has_blob(self, digest: str) -> bool:
         request = Request("HEAD", _blob_path(digest), repeatable=True)

@@ -34,7 +34,7 @@ from arena_gitops.spec.wire import (
     StoredEvent,
     Tier,
 )
-from arena_gitops.state import Blob, ObservedState
+from arena_gitops.state import Blob, ObservedState, Unsound
 
 
 class MemoryPlatform:
@@ -111,6 +111,16 @@ class MemoryPlatform:
         with self._lock:
             data = self._blobs.get(digest)
         return data if data is not None and len(data) <= limit else None
+
+    def unsound_blobs(self, digests: Iterable[str]) -> Mapping[str, Unsound]:
+        """Hash what is here once more."""
+        with self._lock:
+            here = {digest: self._blobs.get(digest) for digest in digests}
+        found: dict[str, Unsound] = {digest: "absent" for digest, data in here.items() if data is None}
+        damaged = (
+            digest for digest, data in here.items() if data is not None and sha256_bytes(data) != digest
+        )
+        return found | dict.fromkeys(damaged, "damaged")
 
     def check(self, request: CheckRequest) -> Iterator[CheckResult]:
         """Look at columns, files and functions; no code of the repository is run here."""

@@ -3,7 +3,7 @@
 | call | request | answer |
 |---|---|---|
 | `GET  /api/v1/state?stack=&namespace=` | | `StateDocument` (ETag; 304) |
-| `HEAD/PUT/GET /api/v1/blobs/{sha256}` | raw bytes | 200/201/404; 422 when the bytes do not hash to the name |
+| `HEAD/PUT/GET /api/v1/blobs/{sha256}` | raw bytes; HEAD `?verify=true` | 200/201/404; 422 when the bytes do not hash to the name |
 | `PUT  /api/v1/resources/{kind}/{name}` | `PutResource`; `If-Match`, `Idempotency-Key`, `Arena-Fence` | `ResourceDocument` |
 | `DELETE /api/v1/resources/{kind}/{name}?stack=&namespace=&mode=` | `mode`: retire, purge; `If-Match`, `Arena-Fence` | 204 |
 | `POST /api/v1/leases` | `LeaseRequest` (`spec.lease`) | `Lease`; 423 with who holds it |

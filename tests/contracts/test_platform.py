@@ -125,9 +125,12 @@ def test_a_file_is_missing_until_it_is_uploaded(platform, stack):
     rows = f"{ROWS}for,{stack.name}\n"
     (blob,) = stack.dataset(rows=rows).resources[DATASET].blobs
     assert platform.missing_blobs([blob.digest]) == {blob.digest}
+    gives_back = platform.name != "arena_cloud"
+    assert platform.unsound_blobs([blob.digest]) == ({blob.digest: "absent"} if gives_back else {})
     platform.upload(blob)
     platform.upload(blob)
     assert platform.missing_blobs([blob.digest]) == frozenset()
+    assert platform.unsound_blobs([blob.digest]) == {}
 
 
 def test_bytes_must_hash_to_their_name(platform, stack):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pty
@@ -146,6 +147,24 @@ def test_a_name_of_another_stack_blocks_and_names_its_owner(arena, repository, a
     code, out, err = arena("apply", "--namespace", "shared", "--yes")
     assert code == 3
     assert "team" in out + err
+
+
+def test_drift_says_which_stored_files_are_gone_or_other_bytes_by_now(arena, repository, at_server):
+    rows = "question,answer\nof this test alone?,1\n"
+    (repository / "data" / "sums.csv").write_text(rows)
+    assert arena("apply", "--namespace", "rotten", "--yes")[0] == 0
+    drift = ("drift", "--namespace", "rotten", "--detailed-exitcode")
+    assert arena(*drift)[:2] == (0, "No drift: local is as stack team says.\n")
+    name = hashlib.sha256(rows.encode()).hexdigest()
+    (blob,) = at_server.rglob(name)
+    blob.chmod(0o600)
+    blob.write_text(rows.replace("1", "2"))
+    code, out, _ = arena(*drift)
+    assert (code, f"integrity: the bytes of sha256:{name[:12]}" in out) == (2, True), out
+    blob.unlink()
+    code, out, _ = arena(*drift)
+    assert (code, "integrity: the platform does not have" in out) == (2, True), out
+    assert arena("plan", "--namespace", "rotten", "--expect-no-changes")[0] == 0
 
 
 def test_every_problem_of_a_repository_is_told_with_its_place(arena, repository, at_server):

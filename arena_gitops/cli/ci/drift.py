@@ -39,8 +39,8 @@ def drift(ctx: click.Context, *, target: str | None, namespace: str) -> None:
         connect(choice, os.environ, say=session.say, run_named=False, book=repository.desired.resources)
     )
     planned, observed = app.compare(platform, repository.desired, target=choice.name)
-    lost = platform.missing_blobs(sorted(stored_files(observed)))
-    found = find_drift(planned, repository.desired, observed, lost)
+    unsound = platform.unsound_blobs(sorted(stored_files(observed)))
+    found = find_drift(planned, repository.desired, observed, unsound)
     place = place_of(actions, repository.root, choice.name).place
     body = notices.drifted(found, place)
     click.echo(body)

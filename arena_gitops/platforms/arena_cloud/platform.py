@@ -31,7 +31,7 @@ from arena_gitops.spec.wire import (
     ResourceDocument,
     StoredEvent,
 )
-from arena_gitops.state import Blob, DesiredResource, ObservedState
+from arena_gitops.state import Blob, DesiredResource, ObservedState, Unsound
 
 HOSTED = "https://arena.agilerl.com"
 """Where hosted Arena is, unless a target says otherwise."""
@@ -78,6 +78,10 @@ class ArenaCloudPlatform(BehindADoor):
     def read_blob(self, digest: str, *, limit: int) -> bytes | None:
         """Nothing can be read back."""
         return None
+
+    def unsound_blobs(self, digests: Iterable[str]) -> Mapping[str, Unsound]:
+        """Nobody can tell: the protocol gives no files back."""
+        return {}
 
     def check(self, request: CheckRequest) -> Iterator[CheckResult]:
         """Columns, syntax and names, from the files themselves; the platform checks the rest at submission."""

@@ -45,6 +45,11 @@ class BlobStore:
             raise not_found(f"blob {digest}")
         return path
 
+    def intact(self, digest: str) -> bool:
+        """Whether a blob that is here is still the bytes that its name says; reads all of them."""
+        with self.path(digest).open("rb") as file:
+            return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}" == digest
+
     def missing(self, digests: Iterable[str]) -> tuple[str, ...]:
         """Which of these are not here."""
         return tuple(sorted(d for d in set(digests) if not self.has(d)))

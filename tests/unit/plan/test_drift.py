@@ -61,20 +61,37 @@ def test_a_difference_names_the_fields_and_the_commit_it_was_applied_from(scene)
     assert entry.message == "differs in description; last applied from 0123456789ab"
 
 
-def seen(here, stack, lost=frozenset()):
-    return drift(here.plan(stack), stack.state(), here.platform.observe(stack.owner), lost)
+def seen(here, stack):
+    observed = here.platform.observe(stack.owner)
+    return drift(
+        here.plan(stack), stack.state(), observed, here.platform.unsound_blobs(stored_files(observed))
+    )
 
 
 def test_a_file_that_the_platform_has_lost_is_a_matter_of_integrity(scene):
     here = scene().applied(small())
     (rows,) = digests_in(trained_rows(here.document(small(), "dataset/words").spec))
     assert rows in stored_files(here.platform.observe(small().owner))
-    found = seen(here, small(), frozenset({rows}))
+    del here.platform._blobs[rows]
+    found = seen(here, small())
     assert found.status == "drifted"
     assert [(e.address, e.code) for e in found.entries] == [
         ("dataset/words", "integrity"),
         ("experiment/words-grpo", "integrity"),
     ]
+    assert "does not have" in found.entries[0].message
+
+
+def test_a_file_whose_bytes_are_others_by_now_is_one_too(scene):
+    here = scene().applied(small())
+    assert seen(here, small()).status == "clean"
+    (code,) = here.document(small(), "reward/exact").spec["files"].values()
+    here.platform._blobs[code] += b" "
+    assert {(e.address, e.code) for e in seen(here, small()).entries} == {
+        ("reward/exact", "integrity"),
+        ("experiment/words-grpo", "integrity"),
+    }
+    assert "which it was stored with, are others by now" in seen(here, small()).entries[0].message
 
 
 def test_what_could_not_be_looked_at_is_neither_drift_nor_none(scene):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import FileResponse
 from sqlalchemy import String, cast, select
 
@@ -33,14 +33,25 @@ BYTES = {"content": {OCTETS: {"schema": {"type": "string", "format": "binary"}}}
 @router.head(
     "/{digest}",
     response_class=Response,
-    responses={404: {"description": "It is not here"}},
+    responses={404: {"description": "It is not here"}, 422: {"description": "Its bytes are others by now"}},
 )
-def has_blob(world: TheWorld, caller: Anyone, digest: Digest) -> Response:
+def has_blob(
+    world: TheWorld,
+    caller: Anyone,
+    digest: Digest,
+    verify: Annotated[
+        bool, Query(description="read every byte, and see whether it is still what its name says")
+    ] = False,
+) -> Response:
     """Whether the blob is here, and how large it is."""
     _check_worker_holds(world, caller)
     path = world.blobs.path(digest)
     if not path.is_file():
         return Response(status_code=404)
+    if verify and caller.role == Role.VIEWER:
+        _check_viewer_may_read(world, digest)
+    if verify and not world.blobs.intact(digest):
+        return Response(status_code=422)
     return Response(headers={"Content-Length": str(path.stat().st_size), "Content-Type": OCTETS})
 
 
