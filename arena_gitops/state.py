@@ -169,6 +169,8 @@ class ObservedState:
     """credits that are left to spend; None where the platform does not say"""
     models: Mapping[str, ModelFacts] = field(default_factory=lambda: MappingProxyType({}))
     """name of a base model → its shape"""
+    secrets: Mapping[str, int] | None = None
+    """name of a secret that has a value → the version of that value; None where the platform does not say"""
     limits: Limits = field(default_factory=Limits)
 
     @property

@@ -28,6 +28,7 @@ VERSIONED = frozenset({"dataset", "environment", "reward", "experiment"})
 _PLAIN: dict[FieldClass, Cause] = {
     FieldClass.IDENTITY: Cause.METADATA,
     FieldClass.METADATA: Cause.METADATA,
+    FieldClass.ROTATED: Cause.ROTATED,
     FieldClass.PLACEMENT: Cause.PLACEMENT,
     FieldClass.OBSERVABILITY: Cause.OBSERVABILITY,
     FieldClass.RECORDED: Cause.NONE,

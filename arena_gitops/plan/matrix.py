@@ -20,6 +20,8 @@ class Cause(StrEnum):
     METADATA = "metadata_changed"
     COSMETIC = "cosmetic_change"
     """what only reads differently: comments, docstrings, layout, where files lie; the same rows in other quotes"""
+    ROTATED = "secret_rotated"
+    """a secret has another value: nobody here knows what it does, so nothing is trained anew by itself"""
     BUDGET_RAISED = "budget_raised"
     """there is more to train than the run was asked for"""
     BUDGET_SATISFIED = "budget_satisfied"
@@ -74,6 +76,7 @@ MATRIX: dict[Cause, dict[Phase, Outcome]] = {
     Cause.NONE: _row(            _NOOP,   _NOOP,   _NOOP,          _HELD,   _HELD,   _NOOP),
     Cause.METADATA: _row(        _UPDATE, _UPDATE, _UPDATE,        _UPDATE, _UPDATE, _UPDATE),
     Cause.COSMETIC: _row(        _UPDATE, _UPDATE, _UPDATE,        _UPDATE, _UPDATE, _UPDATE),
+    Cause.ROTATED: _row(          _UPDATE, _UPDATE, _UPDATE,        _UPDATE, _UPDATE, _UPDATE),
     Cause.BUDGET_RAISED: _row(   _UPDATE, _UPDATE, _RESUME,        _RESUME, _RESUME, _RESUME),
     Cause.BUDGET_SATISFIED: _row(_UPDATE, _UPDATE, _NOOP,          _HELD,   _HELD,   _NOOP),
     Cause.BUDGET_LOWERED: _row(  _UPDATE, _UPDATE, _CAP,           _HELD,   _HELD,   _NOOP),

@@ -22,6 +22,7 @@ from arena_gitops.plan.frozen import frozen
 from arena_gitops.plan.kept import kept
 from arena_gitops.plan.phase import numbered
 from arena_gitops.plan.scope import Scope, at_rerun, rerun_of, with_reruns
+from arena_gitops.plan.secrets import with_versions
 from arena_gitops.spec.digest import Fingerprint
 from arena_gitops.spec.identity import fingerprint_of
 from arena_gitops.spec.lifecycle import FieldClass, field_class
@@ -69,7 +70,7 @@ def settle(
         scope: What a plan was asked to be about.
         equivalent: Files (old and new digest) that were found to behave the same.
     """
-    desired = with_reruns(scope, desired, observed)
+    desired = with_versions(with_reruns(scope, desired, observed), observed)
     work = _Settling(desired.resources, observed, frozenset(scope.rerun_stale), frozenset(equivalent))
     for address in desired.resources:
         if address.kind in ON_CHANGE:

@@ -62,6 +62,8 @@ def _consequence(cause: Cause, kind: str, deciding: list[FieldChange], run: RunS
     if cause is Cause.PLACEMENT and run is not None and run.state is RunState.RUNNING:
         return "moves the run: it stops, and goes on in its new place from its last saved state"
     later = ", from its next start on" if run is not None and not run.state.ended and cause in _LATER else ""
+    if cause is Cause.ROTATED:
+        return "has another value: whatever starts from now on is given it, nothing is trained anew"
     if cause is Cause.METADATA and kind == TRAINED:
         return "is metadata: no run is touched"
     return f"is {deciding[0].cls.value}{later}" if deciding else ""
@@ -189,6 +191,8 @@ def _name(path: str, document: ResourceDocument) -> str:
             return ".".join(rest)
         case ["digest"]:
             return "its file"
+        case ["secret_versions", name]:
+            return f"secret {name}"
         case _:
             return path
 

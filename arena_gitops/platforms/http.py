@@ -320,6 +320,7 @@ def _observed(document: StateDocument) -> ObservedState:
         max_steps=document.max_steps,
         spent_this_month=document.spent_this_month,
         models=MappingProxyType({facts.id: facts for facts in document.models}),
+        secrets=document.secrets,
     )
 
 

@@ -54,6 +54,7 @@ class MemoryPlatform:
         spent_this_month: float | None = None,
         balance: float | None = None,
         models: Iterable[ModelFacts] = (),
+        secrets: Mapping[str, int] | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._lock = threading.RLock()
@@ -69,6 +70,7 @@ class MemoryPlatform:
         self._trainer = trainer
         self._spent_this_month = spent_this_month
         self._balance = balance
+        self._secrets = secrets
         self._models = {facts.id: facts for facts in models}
 
     def observe(self, owner: Owner) -> ObservedState:
@@ -89,6 +91,7 @@ class MemoryPlatform:
                 spent_this_month=self._spent_this_month,
                 balance=self._balance,
                 models=MappingProxyType(dict(self._models)),
+                secrets=None if self._secrets is None else MappingProxyType(dict(self._secrets)),
             )
 
     def missing_blobs(self, digests: Iterable[str]) -> frozenset[str]:

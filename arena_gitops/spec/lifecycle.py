@@ -32,6 +32,8 @@ class FieldClass(StrEnum):
     """raised: the same thing is trained once more"""
     SEMANTIC = "semantic"
     """what would be trained or served: a new version"""
+    ROTATED = "rotated"
+    """the version of a value that only the platform has"""
     COSMETIC = "cosmetic"
     """a file that means what it meant before: found by comparing both, never a class of a field by itself"""
     RECORDED = "recorded"
@@ -43,6 +45,8 @@ class FieldClass(StrEnum):
 BEHAVES_AS = "behaves_as"
 """Of what is trained with: the file its fingerprint is that of, where only how it is written has changed since."""
 
+VALUES_GIVEN = "secret_versions"
+"""Of a reward: which values its secrets had when it was written last; 0 for none."""
 ROWS_HASH = "rows_hash"
 """Of a dataset: what its rows are, whatever its file looks like; written by an apply that could read them."""
 
@@ -67,6 +71,7 @@ _BY_KIND: dict[str, tuple[tuple[str, FieldClass], ...]] = {
     "reward": (
         ("address", FieldClass.IDENTITY),
         (BEHAVES_AS, FieldClass.DERIVED),
+        (VALUES_GIVEN, FieldClass.ROTATED),
         ("cases", FieldClass.METADATA),  # they check the reward; they do not train
     ),
     "experiment": (
@@ -112,7 +117,10 @@ _BY_KIND: dict[str, tuple[tuple[str, FieldClass], ...]] = {
 }
 
 
-_SECRETS: dict[str, tuple[str, ...]] = {"reward": ("secrets",), "experiment": ("inputs.reward.secrets",)}
+_SECRETS: dict[str, tuple[str, ...]] = {
+    "reward": ("secrets", VALUES_GIVEN),
+    "experiment": ("inputs.reward.secrets",),
+}
 """Fields with names that a server knows values of."""
 
 

@@ -32,6 +32,8 @@ class SecretInfo(Frozen):
     """who stored it last"""
     created: float
     updated: float
+    version: int = 1
+    """another value has another number; plans compare it, never the value"""
     readable: bool = True
     """False: it was stored with another key than the server has now, and must be set again"""
 

@@ -9,15 +9,13 @@
 | `POST /api/v1/leases` | `LeaseRequest` (`spec.lease`) | `Lease`; 423 with who holds it |
 | `GET  /api/v1/leases?stack=&namespace=`, `POST …/{id}/heartbeat`, `DELETE` | `Heartbeat` | list of `Lease`; `Lease`; 204 |
 | `POST /api/v1/checks` | `CheckRequest` | NDJSON of `CheckResult`, then `CheckSummary` |
-| `GET  /api/v1/runs/{id}`, `POST …/stop` | | `RunStatus` |
-| `GET  /api/v1/runs/{id}/events?after=N`, `…/logs?after=BYTES` | | NDJSON of `StoredEvent`; text |
+| `GET  /api/v1/runs/{id}`, `POST …/stop`; `GET …/events?after=N`, `…/logs?after=BYTES` | | `RunStatus`; NDJSON of `StoredEvent`; text |
 | `POST /api/v1/workers/claim` | `ClaimRequest` | `Claim`, or 204 when there is nothing to do |
 | `POST /api/v1/workers/jobs/{run_id}/{segment}/events` | `EventBatch` | `EventReceipt` |
 | `GET  /api/v1/deployments/{name}/revisions?namespace=` | | list of `Revision` |
 | `POST /api/v1/deployments/{name}/rollback`; `…/resume`, `POST /api/v1/experiments/{name}/resume` | `RollbackRequest`; `ResumeRequest` | `ResourceDocument` |
 | `GET  /api/v1/tiers`, `/api/v1/audit?model=&alias=&limit=` | | list of `Tier`; of `AliasChange`, newest first |
-| `/api/v1/secrets…`; `/api/v1/workers/…`, `/api/v1/models/…` | `spec.secret`; `spec.worker` | |
-| `GET  /healthz`, `/readyz` | | `{"ok": true, …}` |
+| `/api/v1/secrets…`; `/api/v1/workers/…`, `/api/v1/models/…`; `GET  /healthz`, `/readyz` | `spec.secret`; `spec.worker` | |
 
 Every error answer is `ErrorBody`.
 """
@@ -228,6 +226,8 @@ class StateDocument(Frozen):
     """credits of the stack's runs that were made in this month (UTC)"""
     models: tuple[ModelFacts, ...] = ()
     """shapes of the base models that are at hand, under every name they answer to"""
+    secrets: dict[str, int] | None = None
+    """versions of the secrets that have a value; absent: this server does not say"""
 
 
 class PutResource(Frozen):

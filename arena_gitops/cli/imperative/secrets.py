@@ -19,6 +19,7 @@ from arena_gitops.spec.secret import LONGEST, SecretInfo
 
 COLUMNS: tables.Columns[SecretInfo] = {
     "NAME": lambda row: row.name,
+    "VERSION": lambda row: str(row.version),
     "STORED": lambda row: time.strftime("%Y-%m-%d %H:%M", time.gmtime(row.updated)),
     "BY": lambda row: row.by,
     "NOTE": lambda row: "" if row.readable else "stored with another key: set it again",

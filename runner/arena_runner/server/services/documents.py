@@ -21,7 +21,7 @@ from arena_gitops.spec.wire import (
     ResourceDocument,
     StateDocument,
 )
-from arena_runner.server.services import runs, shapes, spending
+from arena_runner.server.services import runs, secrets, shapes, spending
 from arena_runner.server.store.tables import (
     CheckpointRow,
     DeploymentStateRow,
@@ -71,6 +71,7 @@ def state(
         max_steps=world.settings.limits.max_steps,
         spent_this_month=spending.this_month(session, world, owner),
         models=shapes.at_hand(world),
+        secrets=secrets.versions(session),
     )
     return answer.model_copy(update={"etag": sha256_bytes(answer.model_dump_json().encode())})
 

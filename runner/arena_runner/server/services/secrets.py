@@ -18,10 +18,14 @@ from arena_gitops.spec.fields import SECRET_NAME_PATTERN
 from arena_gitops.spec.secret import SecretInfo, lacking
 from arena_runner.server.refusals import RefusedError, not_found
 from arena_runner.server.store.accounts import SecretRow
+from arena_runner.server.store.tables import MetaRow
 from arena_runner.server.world import World
 
 RESERVED = re.compile(r"(ARENA|LD|PYTHON)_?.*|PATH|HOME|TMPDIR|LANG|LC_.*|OMP_NUM_THREADS|IFS|ENV|BASH_ENV")
 """Variables that mean something to the sandbox, the loader or the interpreter: a reward gets a secret under its name."""
+
+VERSIONS = "secret_versions"
+"""Of `meta`: the newest number."""
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +46,9 @@ def put(world: World, name: str, value: str, by: str) -> SecretInfo:
         )
     now = world.clock()
     with world.store.write() as session:
-        row = session.get(SecretRow, name) or SecretRow(name=name, created=now)
+        row = session.get(SecretRow, name) or SecretRow(name=name, created=now, value="")
+        if not row.value or _opened(world, row) != value:
+            row.version = _next_version(session)
         row.value, row.by, row.updated = _closed(world, name, value), by, now
         session.add(row)
         return _info(world, row)
@@ -68,6 +74,19 @@ def values(session: Session, world: World, names: Iterable[str]) -> dict[str, st
     rows = session.scalars(select(SecretRow).where(SecretRow.name.in_(tuple(names))))
     opened = {row.name: _opened(world, row) for row in rows}
     return {name: value for name, value in opened.items() if value is not None}
+
+
+def versions(session: Session) -> dict[str, int]:
+    """Which value each has, as a number."""
+    return {row.name: row.version for row in session.scalars(select(SecretRow).order_by(SecretRow.name))}
+
+
+def _next_version(session: Session) -> int:
+    """Counted over all secrets, so that one which is removed and stored anew has a number of its own."""
+    row = session.get(MetaRow, VERSIONS) or MetaRow(key=VERSIONS, value="1")
+    row.value = str(int(row.value) + 1)
+    session.add(row)
+    return int(row.value)
 
 
 def names(world: World) -> frozenset[str]:
@@ -128,4 +147,11 @@ def _opened(world: World, row: SecretRow) -> str | None:
 
 def _info(world: World, row: SecretRow) -> SecretInfo:
     readable = _opened(world, row) is not None
-    return SecretInfo(name=row.name, by=row.by, created=row.created, updated=row.updated, readable=readable)
+    return SecretInfo(
+        name=row.name,
+        by=row.by,
+        created=row.created,
+        updated=row.updated,
+        version=row.version,
+        readable=readable,
+    )

@@ -39,3 +39,5 @@ class SecretRow(Base):
     by: Mapped[str]
     created: Mapped[float]
     updated: Mapped[float]
+    version: Mapped[int]
+    """of the value: another one has a number that no secret of this server has had"""

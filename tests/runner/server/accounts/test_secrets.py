@@ -55,6 +55,22 @@ def claim(world):
     return jobs.claim(world, ClaimRequest(worker_id="w", tier="local"))
 
 
+def test_each_value_has_a_number_that_no_other_had(ask, world):
+    def version():
+        with world.store.read() as session:
+            return secrets.versions(session).get("JUDGE_KEY")
+
+    def stored(value):
+        return ask("PUT", "/JUDGE_KEY", json={"value": value}).json()["version"]
+
+    first = stored("a")
+    assert (stored("a"), version()) == (first, first), "the same value again is no other"
+    second = stored("b")
+    ask("DELETE", "/JUDGE_KEY")
+    assert version() is None
+    assert len({first, second, stored("a")}) == 3
+
+
 def test_a_value_goes_in_and_only_its_name_comes_out(ask):
     answer = ask("PUT", "/JUDGE_KEY", json={"value": VALUE})
     assert answer.status_code == 200
