@@ -33,7 +33,7 @@ def drift(ctx: click.Context, *, target: str | None, namespace: str, detailed_ex
     """Show where the platform is not as the repository says.
 
     Meant for a checkout that has been applied: runs that somebody stopped or that failed, deployments that are
-    held, resources that differ or are gone. `arena plan` shows what an apply would do about it.
+    held, resources that differ or are gone, stored files that are lost or damaged. `arena plan` shows what an apply would do about it.
     """
     session = ctx.ensure_object(Session)
     repository = Repository.read(namespace)
