@@ -5,7 +5,7 @@ import io
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from stacks import ROWS, small
 
@@ -113,6 +113,7 @@ def file_with(data):
     return Blob(sha256_bytes(data), Path("nowhere"), len(data), data=data)
 
 
+@settings(deadline=None)
 @given(TABLES, TABLES, st.permutations(range(3)), st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]))
 def test_equal_rows_have_one_hash_whatever_they_are_written_like_and_others_another(
     rows, others, columns, quoting

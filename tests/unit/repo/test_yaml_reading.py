@@ -6,7 +6,7 @@ import json
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena_gitops.repo.yaml import read
@@ -165,6 +165,7 @@ values = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(texts, values, min_size=1, max_size=5), st.sampled_from([None, 2]))
 def test_json_is_yaml_and_every_value_has_a_place(expected, indent):
     text = json.dumps(expected, ensure_ascii=False, indent=indent)
