@@ -177,3 +177,18 @@ def test_the_path_half_leaves_the_population_as_it_was(learner, engine):
     assert learner.population.masters.equal(before)
     assert path.worst == pytest.approx(1, abs=0.01)
     assert (path.modules, path.blind) == (len(learner.population.sites), ())
+
+
+def test_layers_share_adapters_and_adapters_a_batch(learner, engine):
+    class Counted:
+        batches = 0
+
+        def generate(self, requests):
+            self.batches += 1
+            return engine.generate(requests)
+
+    counted = Counted()
+    torch_proof.prove(learner.base, learner.population, counted)
+
+    assert len(learner.population.sites) > 2 * learner.population.members
+    assert counted.batches == 2  # one of them of the bare base model
