@@ -60,8 +60,8 @@ schemas: $(STAMP)  ## regenerate schemas/ from the models
 	$(BIN)/arena-gitops schema --all schemas
 	$(BIN)/arena-runner openapi schemas/openapi.json
 
-# plan text load soak rl agilerl trl sampling learns search: the first five need nothing but this repository; `agilerl`
-# and `search` need (and `rl` uses) `make peers`; `learns` takes an hour and a half of an idle core.
+# plan text load soak rl curves agilerl trl sampling learns search: the first six need nothing but this repository; `agilerl`
+# and `search` need (and `rl` uses) `make peers`; `curves` and `learns` take an hour or more of an idle core.
 ONLY ?= plan text
 
 bench: $(ONLY:%=bench-%)  ## figures of this machine, ONLY="plan text …" chooses; results belong in runner/LOG.md
@@ -72,8 +72,8 @@ bench-plan bench-text bench-sampling bench-search bench-load bench-soak: bench-%
 bench-agilerl bench-trl: bench-%: $(STAMP)
 	$(BIN)/python runner/bench/against_$*.py
 
-bench-rl: $(STAMP)
-	$(BIN)/python runner/bench/rl.py
+bench-rl bench-curves: bench-%: $(STAMP)
+	$(BIN)/python runner/bench/$*.py
 
 bench-learns: $(STAMP)
 	$(BIN)/python runner/bench/learns.py gsm8k

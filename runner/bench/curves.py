@@ -197,7 +197,7 @@ def one(name: str, side: str, seed: int, seconds: float) -> None:
     append(name, side, seed, said)
     best = max(value for _, value in said["curve"])
     print(
-        f"{name}, {side}, seed {seed}: best {best:.0f}, {said['curve'][-1]}, {said['seconds']:.0f} CPU-s",
+        f"{name}, {side}, seed {seed}: best {best:.0f}, at the end {said['curve'][-1][1]:.0f}, {said['seconds']:.0f} CPU-s",
         flush=True,
     )
 
