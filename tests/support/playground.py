@@ -93,11 +93,12 @@ def crew_of(which, members, /, *, sees=4, does=None, seed=0, **sections):
 
 
 def crowd_of(which, members, agents, /, *, seed=0, **sections):
-    """A population of several agents; `agents` names what each sees (a size) and does."""
+    """A population of several agents; `agents` names what each sees (a size, or parts) and does."""
     manifest = manifest_of(which, **sections)
     crowd = Crowd(
         agents={
-            name: Spaces(sees={"obs": Vector(size=sees)}, does=does) for name, (sees, does) in agents.items()
+            name: Spaces(sees={"obs": Vector(size=sees)} if isinstance(sees, int) else sees, does=does)
+            for name, (sees, does) in agents.items()
         }
     )
     rules = maths(manifest.algorithm)

@@ -126,7 +126,9 @@ class Crew:
             "spaces": self.spaces.model_dump(mode="json"),
             "designs": designs,
         }
-        (folder / SPEC).write_text(json.dumps(spec, indent=2, sort_keys=True) + "\n")
+        (folder / SPEC).write_text(
+            json.dumps(spec, indent=2) + "\n"
+        )  # the order of parts and agents has a meaning
         return {"policy": SPEC}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
 from arena_gitops.errors import ArenaError
 from arena_gitops.spec.resource import Frozen
@@ -130,9 +130,6 @@ class Crowd(Frozen):
             found[agent] = slice(at, at + size)
             at += size
         return found
-
-
-SPACES: TypeAdapter[Spaces] = TypeAdapter(Spaces)
 
 
 def read(observation: Any, action: Any) -> Spaces:

@@ -17,7 +17,8 @@ from arena_gitops.errors import ArenaError, UsageError
 from arena_runner.serving.app import refuses
 from arena_runner.serving.arrays import WireError
 from arena_runner.serving.main import TOKEN_ENV, announce, bound
-from arena_runner.serving.policy import ObservationError, Policy
+from arena_runner.serving.observed import ObservationError
+from arena_runner.serving.policy import Policy
 from arena_runner.serving.policy_door import PolicyDoor
 from arena_runner.serving.policy_files import read_policy
 from arena_runner.serving.policy_protocol import POLICIES, POLICY_FILES, Acted, LoadPolicy, Probe

@@ -16,7 +16,7 @@ from arena_runner.opening_classic import maths
 from arena_runner.policies import layers
 from arena_runner.policies.crew import DESIGNS, FORMAT, Crew, as_text
 from arena_runner.policies.design import Design
-from arena_runner.policies.spaces import SPACES
+from arena_runner.policies.spaces import Crowd, Spaces
 
 _DESIGNS: TypeAdapter[dict[str, Design]] = TypeAdapter(dict[str, Design])
 _NONE = ClassicTraining(evo_steps=1, evaluation_interval=1, hpo=False)
@@ -33,11 +33,10 @@ def read_policy(weights: bytes, spec: bytes) -> Crew:
         written = json.loads(spec)
         if written["format"] != FORMAT:
             raise PolicyFileError(f"policy.json has format {written['format']}; this server reads {FORMAT}")
-        if "agents" in written["spaces"]:
-            raise PolicyFileError(f"policies of several agents ({written['algorithm']}) are not served yet")
         knobs = _knobs(written)
         designs = _DESIGNS.validate_python(written["designs"])
-        spaces = SPACES.validate_python(written["spaces"])
+        kind = Crowd if "agents" in written["spaces"] else Spaces
+        spaces = kind.model_validate(written["spaces"])
         tensors = load(weights)
     except (ValidationError, ValueError, KeyError, TypeError, SafetensorError) as problem:
         raise PolicyFileError(f"it is no policy ({type(problem).__name__}: {problem})") from problem

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from arena_gitops.spec.algorithms import knobs_for
 from arena_gitops.spec.algorithms.recurrent_ppo import RecurrentPpoKnobs
+from arena_gitops.spec.classic_knobs import ClassicKnobs
 from arena_gitops.spec.resource import Frozen
 from arena_runner.server.api.door import TheWorld, world_of
 from arena_runner.server.api.sessions import Inferrer, Talk
@@ -108,7 +109,8 @@ def status(served: TheServed) -> Response:
     """What answers here."""
     knobs = knobs_for(served.algorithm)
     remembers = knobs is not None and issubclass(knobs, RecurrentPpoKnobs)
-    kind = {"multi_agent": False, "llm": not served.acts, "recurrent": remembers, "supervised": False}
+    several = knobs is not None and issubclass(knobs, ClassicKnobs) and knobs.SEVERAL
+    kind = {"multi_agent": several, "llm": not served.acts, "recurrent": remembers, "supervised": False}
     body = {
         "success": True,
         "deployment_id": served.deployment,
