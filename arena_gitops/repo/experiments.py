@@ -13,6 +13,8 @@ from arena_gitops.repo.compose import Choice, Composition
 from arena_gitops.repo.manifests import Effective
 from arena_gitops.repo.resolution import Input, Resolution
 from arena_gitops.repo.stored import Renamed, Spans, dumped, envelope, spans_of
+from arena_gitops.spec.algorithms import knobs_for
+from arena_gitops.spec.classic_knobs import ClassicKnobs
 from arena_gitops.spec.digest import Fingerprint
 from arena_gitops.spec.identity import fingerprint_of
 from arena_gitops.spec.job import BaseInput, DatasetInput, EnvironmentInput, JobInputs, ModelRef, RewardInput
@@ -250,7 +252,21 @@ class ExperimentBuilder:
     def _refusals(self) -> tuple[str, ...]:
         text = isinstance(self.effective.manifest.environment, TextEnvironment)
         multi_turn = (_MULTI_TURN,) if text and self.composition.environment is not None else ()
-        return (*self.effective.refusals, *multi_turn)
+        return (*self.effective.refusals, *multi_turn, *self._agents())
+
+    def _agents(self) -> Iterator[str]:
+        """An environment of the repository and the algorithm agree on how many act."""
+        choice = self.composition.environment
+        found = self.resolution.found.get(choice.entry.address) if choice is not None else None
+        name = self.effective.manifest.algorithm.name
+        knobs = knobs_for(name)
+        if found is None or not isinstance(found.value, EnvironmentInput):
+            return
+        if knobs is None or not issubclass(knobs, ClassicKnobs) or found.value.multi_agent == knobs.SEVERAL:
+            return
+        trains, has = ("several agents", "one") if knobs.SEVERAL else ("one agent", "several")
+        hint = " (multi_agent: true is not written)" if knobs.SEVERAL else ""
+        yield f"{name} trains {trains}, and {found.value.address} has {has}{hint}"
 
     def _spans(self) -> Spans:
         """Without a hold on the manifest: ten thousand of them would be kept for a look at one."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from arena_gitops.spec.inputs import PETTINGZOO
 from arena_gitops.spec.problems import near
 
 GYMNASIUM_IDS = frozenset(
@@ -56,12 +57,11 @@ GYMNASIUM_IDS = frozenset(
 )
 
 _ATARI = re.compile(r"ALE/[A-Z][A-Za-z0-9]*-v5")
-_PETTINGZOO = re.compile(r"(?:mpe2|pettingzoo\.[a-z]+)\.[a-z0-9_]+_v[0-9]+")
 
 
 def is_registered(name: str) -> bool:
     """Whether Gymnasium, ale-py or PettingZoo has an environment of this name."""
-    return name in GYMNASIUM_IDS or bool(_ATARI.fullmatch(name) or _PETTINGZOO.fullmatch(name))
+    return name in GYMNASIUM_IDS or bool(_ATARI.fullmatch(name) or PETTINGZOO.fullmatch(name))
 
 
 def near_id(name: str) -> str | None:

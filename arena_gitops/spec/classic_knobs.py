@@ -13,6 +13,9 @@ from arena_gitops.spec.knobs import Knobs
 from arena_gitops.spec.numbers import Bool, Float, Int
 from arena_gitops.spec.section import NotActedOn, Only, Understood
 
+Acts = Literal["any", "choice", "bounded", "either"]
+"""any action space, one choice of several, floats between finite bounds, or either choices or such floats"""
+
 
 class ClassicKnobs(Knobs):
     """Knobs of every algorithm that acts in an environment.
@@ -21,8 +24,8 @@ class ClassicKnobs(Knobs):
     member's environments.
     """
 
-    ACTS: ClassVar[Literal["any", "choice", "bounded"]] = "any"
-    """action spaces it can act in: any there is room for, one choice of several, or floats between finite bounds"""
+    ACTS: ClassVar[Acts] = "any"
+    """action spaces it can act in"""
     SEVERAL: ClassVar[bool] = False
     """whether it is for several agents"""
 
@@ -74,7 +77,7 @@ class OnPolicyKnobs(ClassicKnobs):
 class ContinuousKnobs(ClassicKnobs):
     """Knobs of actor and critic that learn continuous actions from replay."""
 
-    ACTS: ClassVar[Literal["any", "choice", "bounded"]] = "bounded"
+    ACTS: ClassVar[Acts] = "bounded"
     MUTABLE: ClassVar[tuple[str, ...]] = ("batch_size", "gamma", "learn_step", "lr_actor", "lr_critic", "tau")
 
     lr_actor: Annotated[Float, Field(ge=0)] = 1e-4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -77,8 +78,12 @@ class RewardInput(Frozen):
     cases: tuple[RewardCase, ...] = ()
 
 
+PETTINGZOO = re.compile(r"(?:mpe2|pettingzoo\.[a-z]+)\.[a-z0-9_]+_v[0-9]+")
+"""names of PettingZoo's games, which are modules; nothing else is imported by its name"""
+
+
 class EnvironmentInput(Frozen):
-    """The environment of a job: an archive of files by digest, or a registered Gymnasium id."""
+    """The environment of a job: an archive of files by digest, or a name of Gymnasium's or PettingZoo's."""
 
     address: str | None = None
     gym_id: str | None = None

@@ -49,7 +49,6 @@ from arena_runner.rollouts.worlds import World, open_registered
 from arena_runner.schedule import Schedule, plan_schedule
 from arena_runner.seeds import key
 
-SEVERAL = "code of one's own with several agents is checked and not trained on yet: name a PettingZoo game of its library"
 LONGEST_SLICE = 2048
 """environment steps of a member after which a run may be stopped, whatever its intervals are"""
 
@@ -158,14 +157,11 @@ def _worlds(job: JobSpec, manifest: Manifest, materials: Materials) -> Iterator[
             lambda: film.Registered(name, options) if not many and film.draws(name) else None,
         )
         return
-    if many:
-        raise JobError(
-            f"{knobs.name} on environments of one's own has no room yet: name a module of PettingZoo"
-        )
     if given is None or materials.environment is None:
         raise JobError("the job names neither a registered Gymnasium id nor the files of an environment")
-    if given.multi_agent:
-        raise JobError(SEVERAL)
+    if given.multi_agent != many:
+        trains, has = ("several agents", "one") if many else ("one agent", "several")
+        raise JobError(f"{knobs.name} trains {trains}, and {given.address or 'the environment'} has {has}")
     with opened(given.model_copy(update={"env_config": options}), materials) as source:
         yield _Worlds(
             lambda rows, judging: Boxed(

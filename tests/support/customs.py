@@ -108,9 +108,20 @@ def custom_job(which, environment, **sections):
 
 
 @contextmanager
-def boxed(folder, source, rows, *, entrypoint="env:Room", longest=None, once=False, config=None, **more):
+def boxed(
+    folder,
+    source,
+    rows,
+    *,
+    entrypoint="env:Room",
+    longest=None,
+    once=False,
+    config=None,
+    several=False,
+    **more,
+):
     """A world of it."""
-    environment = environment_of(folder, source, entrypoint, env_config=config or {})
+    environment = environment_of(folder, source, entrypoint, env_config=config or {}, multi_agent=several)
     with opened(
         environment, Materials(workdir=folder, environment=folder), **{"processes": 1, **more}
     ) as found:

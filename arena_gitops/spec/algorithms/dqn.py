@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from arena_gitops.spec.classic_knobs import ClassicKnobs
+from arena_gitops.spec.classic_knobs import Acts, ClassicKnobs
 from arena_gitops.spec.numbers import Bool, Float
 from arena_gitops.spec.section import Understood, UnlessWritten
 
@@ -15,7 +15,7 @@ class DqnKnobs(ClassicKnobs):
     """Knobs of deep Q-learning."""
 
     ALGORITHM: ClassVar[str] = "DQN"
-    ACTS: ClassVar[Literal["any", "choice", "bounded"]] = "choice"
+    ACTS: ClassVar[Acts] = "choice"
     MUTABLE: ClassVar[tuple[str, ...]] = ("batch_size", "gamma", "learn_step", "lr", "tau")
 
     name: Literal["DQN"] = "DQN"

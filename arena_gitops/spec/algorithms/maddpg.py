@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from arena_gitops.spec.classic_knobs import NoisyActorKnobs
+from arena_gitops.spec.classic_knobs import Acts, NoisyActorKnobs
 from arena_gitops.spec.numbers import Float, Int
 from arena_gitops.spec.section import Only
 
@@ -15,6 +15,7 @@ class MaddpgKnobs(NoisyActorKnobs):
     """Knobs of MADDPG; agents that choose among actions explore by drawing, those with floats by noise."""
 
     ALGORITHM: ClassVar[str] = "MADDPG"
+    ACTS: ClassVar[Acts] = "either"
     SEVERAL: ClassVar[bool] = True
 
     name: Literal["MADDPG"] = "MADDPG"

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from arena_gitops.spec.classic_knobs import ClassicKnobs
+from arena_gitops.spec.classic_knobs import Acts, ClassicKnobs
 from arena_gitops.spec.numbers import Bool, Float, Int
 
 
@@ -14,7 +14,7 @@ class RainbowDqnKnobs(ClassicKnobs):
     """Knobs of Rainbow; it explores by the noise in its layers, so `training.eps_*` have no effect."""
 
     ALGORITHM: ClassVar[str] = "Rainbow DQN"
-    ACTS: ClassVar[Literal["any", "choice", "bounded"]] = "choice"
+    ACTS: ClassVar[Acts] = "choice"
     MUTABLE: ClassVar[tuple[str, ...]] = ("batch_size", "beta", "gamma", "learn_step", "lr", "tau")
 
     name: Literal["Rainbow DQN"] = "Rainbow DQN"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from arena_gitops.errors import Problem
+from arena_gitops.spec.inputs import PETTINGZOO
 from arena_gitops.spec.knobs import OpaqueKnobs
 from arena_gitops.spec.manifest.environment import GymEnvironment
 from arena_gitops.spec.manifest.model import Manifest
@@ -16,7 +17,6 @@ from arena_gitops.spec.population import MultiFrequency
 from arena_gitops.spec.section import NotActedOn, Only, Section
 
 Mark = tuple[tuple[str, ...], Any, NotActedOn | Only]
-_PETTINGZOO = re.compile(r"(?:mpe2|pettingzoo\.[a-z]+)\.[a-z0-9_]+_v[0-9]+")
 _GYMNASIUM = re.compile(r"(?:ALE/)?[A-Z][A-Za-z0-9]*-v[0-9]+")
 _MANY = {"IPPO", "MADDPG"}
 MOST_KNOWN = 1 << 10
@@ -51,18 +51,13 @@ def _agents(manifest: Manifest) -> Iterator[Problem]:
     if not isinstance(environment, GymEnvironment):
         return
     name, path = environment.name, ("environment", "name")
-    several = bool(_PETTINGZOO.fullmatch(name))
+    several = bool(PETTINGZOO.fullmatch(name))
     if several and algorithm not in _MANY:
         hint = f"use {' or '.join(sorted(_MANY))}"
         yield Problem(path, f"{algorithm} trains one agent; {name} has several", "no-room", hint)
-    if algorithm in _MANY and not several:
-        found = (
-            "has one"
-            if _GYMNASIUM.fullmatch(name)
-            else "is none of PettingZoo's, and others have no room yet"
-        )
-        hint = "name a module such as mpe2.simple_spread_v3"
-        yield Problem(path, f"{algorithm} trains several agents; {name} {found}", "no-room", hint)
+    if algorithm in _MANY and _GYMNASIUM.fullmatch(name):
+        hint = "name a module such as mpe2.simple_spread_v3, or an Environment with multi_agent: true"
+        yield Problem(path, f"{algorithm} trains several agents; {name} has one", "no-room", hint)
 
 
 def _memory(manifest: Manifest) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 TYPE_CHECKING = False  # typing.TYPE_CHECKING without the cost of importing typing
@@ -13,6 +14,27 @@ else:
 
 class NotChecked(Exception):  # noqa: N818 - its text is a warning, not an error
     """This stage cannot be run here."""
+
+
+def in_parallel(make: Callable[..., Any]) -> Callable[..., Any]:
+    """What makes environments whose agents act at the same time, also of one where they take turns, if that can be."""
+
+    def made(**more: Any) -> Any:
+        environment = make(**more)
+        if not hasattr(environment, "agent_iter"):
+            return environment
+        metadata = getattr(environment, "metadata", None) or {}
+        if not metadata.get("is_parallelizable", False):
+            text = (
+                "its agents take turns, which is checked and not trained on yet: write it as a ParallelEnv, or set "
+                'metadata["is_parallelizable"] where all may act at the same time'
+            )
+            raise WrongError(text, type(environment))
+        from pettingzoo.utils.conversions import aec_to_parallel
+
+        return aec_to_parallel(environment)
+
+    return made
 
 
 def api_of_agents(make: Any) -> Json:
@@ -77,13 +99,19 @@ def same(agree: bool, name: str, given: Any, wanted: Any, culprit: Any) -> None:
         raise WrongError(text, culprit)
 
 
-def parallel_step(environment: Any) -> tuple[float, bool]:
-    """One random action of every agent, or of the one whose turn it is."""
+Choose = Callable[[Any, Any], Any]
+"""(space, mask or None) → an action"""
+
+
+def parallel_step(environment: Any, choose: Choose) -> tuple[list[float], bool]:
+    """One action of every agent, or of the one whose turn it is; what was paid, and whether it is over."""
     if not hasattr(environment, "agent_iter"):
-        actions = {agent: environment.action_space(agent).sample() for agent in environment.agents}
+        actions = {agent: choose(environment.action_space(agent), None) for agent in environment.agents}
         _, rewards, _, _, _ = environment.step(actions)
-        return paid(sum(rewards.values()), environment.step), not environment.agents
+        return [paid(one, environment.step) for one in rewards.values()], not environment.agents
     agent = environment.agent_selection
-    _, reward, terminated, truncated, _ = environment.last()
-    environment.step(None if terminated or truncated else environment.action_space(agent).sample())
-    return paid(reward, environment.step), not environment.agents
+    seen, reward, terminated, truncated, info = environment.last()
+    gone = terminated or truncated
+    mask = seen.get("action_mask") if isinstance(seen, dict) else info.get("action_mask")
+    environment.step(None if gone else choose(environment.action_space(agent), mask))
+    return [paid(reward, environment.step)], not environment.agents

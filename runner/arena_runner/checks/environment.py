@@ -34,6 +34,7 @@ TITLES = {
     "api": "library check",
     "steps": "random steps",
     "idle": "idle steps",
+    "rewards": "reward bounds",
     "determinism": "seeding",
     "leak": "resets",
     "rollouts": "random episodes",
@@ -66,8 +67,9 @@ class EnvironmentCheck:
         self._stages = ["import", "construct"]
         if not language:
             # Ours first where the library's words would be less clear, and its own first where ours rely on it.
-            alone = ["steps", "idle", "determinism", "api", "leak"]
-            self._stages += ["api", "steps"] if environment.multi_agent else alone
+            stepped = ["steps", "idle", "rewards", "determinism"]
+            self._stages += ["api", *stepped] if environment.multi_agent else [*stepped, "api"]
+            self._stages += ["leak"]
             self._stages += ["rollouts"] if rollouts else []
         self._stages = list(stages) or self._stages
         self._needed = {*NEEDED, *(["api"] if environment.multi_agent else [])}
@@ -85,8 +87,8 @@ class EnvironmentCheck:
         try:
             with laid_out_files(self._environment.files, self._blob_path) as files, self._task(files) as task:
                 for stage in self._stages:
-                    if told and stage == "api":
-                        continue  # the library would say it again in other words
+                    if told and stage in {"api", "rewards"}:
+                        continue  # the library would say it again in other words, and not all rewards were seen
                     result = self._result(stage, task.call(stage, self._options()))
                     again = result.status == "fail" and (result.file, result.line) in told
                     if not again:
@@ -137,8 +139,15 @@ class EnvironmentCheck:
             case "construct":
                 return f"sees {values['observation_space']}, does {values['action_space']}"
             case "steps":
+                return f"{values['steps']} steps, paid {values['mean_reward']:.3g} on average"
+            case "rewards":
                 ends = f"between {values['least_reward']:.3g} and {values['greatest_reward']:.3g}"
-                return f"{values['steps']} steps, paid {ends}, {values['mean_reward']:.3g} on average"
+                said = values["reward_range"]
+                return (
+                    f"{ends}, within its reward_range {said}"
+                    if said
+                    else f"{ends}; no reward_range is declared"
+                )
             case "rollouts":
                 episodes, paid = values["episodes"], values["mean_return"]
                 return f"{episodes} episodes of {values['mean_length']:.3g} steps, paid {paid:.3g} on average"

@@ -87,7 +87,9 @@ def construct(options: Json) -> Json:
             )
         spaces = {a: (environment.observation_space(a), environment.action_space(a)) for a in agents}
         sees, does = ({a: str(pair[n]) for a, pair in spaces.items()} for n in (0, 1))
-        return {"observation_space": clean(str(sees)), "action_space": clean(str(does)), "agents": agents}
+        kinds = {str(a): {"sees": kind_of(pair[0]), "does": kind_of(pair[1])} for a, pair in spaces.items()}
+        told = {"observation_space": clean(str(sees)), "action_space": clean(str(does))}
+        return {**told, "agents": agents, "kinds": kinds}
     missing = [n for n in ("observation_space", "action_space") if getattr(environment, n, None) is None]
     if missing:
         raise WrongError(f"it has no {' and no '.join(missing)}; set them in __init__", type(environment))
@@ -124,76 +126,106 @@ def api(options: Json) -> Json:
 
 def steps(options: Json) -> Json:
     """Random steps, with a look at everything that comes back."""
-    walk = random_rewards(state["environment"], options)
-    rewards = list(itertools.islice(walk, options["steps"]))
-    low, high = min(rewards), max(rewards)
-    declared = getattr(state["environment"], "reward_range", None)
-    if declared is not None and not (declared[0] <= low and high <= declared[1]):
-        text = f"rewards were between {low:g} and {high:g}; its reward_range says {declared[0]:g} to {declared[1]:g}"
-        raise WrongError(text, state["environment"].step)
-    if max(-low, high) > LARGE_REWARD:
-        said = (
-            f"rewards reach {max(-low, high, key=abs):g}: value functions learn badly from such; scale them"
-        )
-        warnings.warn(said, stacklevel=1)
+    rewards = list(itertools.islice(random_rewards(state["environment"], options), options["steps"]))
     mean = sum(rewards) / len(rewards)
+    low, high = state["paid"]
     return {"steps": len(rewards), "mean_reward": mean, "least_reward": low, "greatest_reward": high}
 
 
 def idle(options: Json) -> Json:
     """The same action again and again: nothing, where there is such an action."""
-    if options["multi_agent"]:
-        return {}
+    walk = random_rewards(state["environment"], options, nothing)
+    for _ in itertools.islice(walk, options["steps"]):
+        pass
+    return {}
+
+
+def rewards(_options: Json) -> Json:
+    """Every reward that was paid so far, beside what the environment says of them."""
     environment = state["environment"]
-    action = nothing(environment.action_space)
-    begin(environment, 0)
-    for _ in range(options["steps"]):
-        if single_step(environment, action)[1]:
-            begin(environment, 0)
-    return {"idle_action": clean(repr(action))}
+    low, high = state["paid"]
+    declared = getattr(environment, "reward_range", None)
+    seen = {"least_reward": low, "greatest_reward": high, "reward_range": clean(str(declared or ""))}
+    if declared is not None:
+        try:
+            least, most = map(float, declared)
+        except (TypeError, ValueError):
+            text = f"its reward_range is {clean(repr(declared))}; write the least and the greatest reward of a step"
+            raise WrongError(text, type(environment)) from None
+        if not (least <= low and high <= most):
+            text = (
+                f"rewards were between {low:g} and {high:g}, which leaves its reward_range of {least:g} to {most:g}: "
+                f"clip or scale them in step, or declare reward_range = ({min(low, least):g}, {max(high, most):g})"
+            )
+            raise WrongError(text, environment.step)
+    if max(-low, high) > LARGE_REWARD:
+        largest = max(-low, high, key=abs)
+        warnings.warn(
+            f"rewards reach {largest:g}: value functions learn badly from such; scale them", stacklevel=1
+        )
+    return seen
 
 
-def nothing(space: Any) -> Any:
+def drawn(space: Any, mask: Any) -> Any:
+    """A random action, of those that are allowed."""
+    masked = hasattr(mask, "astype") and type(space).__name__ == "Discrete"
+    return space.sample(mask.astype("int8")) if masked else space.sample()
+
+
+def nothing(space: Any, mask: Any) -> Any:
     """The action that comes nearest to doing nothing."""
     kind = type(space).__name__
     if kind == "Discrete":
-        return space.start
+        return space.start if mask is None or mask[0] else drawn(space, mask)
     if kind == "Box":
         return (space.sample() * 0).clip(space.low, space.high).astype(space.dtype)
     return space.sample() * 0 if kind in {"MultiDiscrete", "MultiBinary"} else space.sample()
 
 
-def random_rewards(environment: Any, options: Json) -> Iterator[float]:
-    """Rewards of random actions for ever; an episode that ends is followed by another."""
-    seed = itertools.count()
+def random_rewards(environment: Any, options: Json, choose: Any = drawn) -> Iterator[float]:
+    """What random actions are paid, for ever; an episode that ends is followed by another."""
     act = parallel_step if options["multi_agent"] else single_step
-    while True:
-        begin(environment, next(seed))
+    for seed in itertools.count():
+        state["seen"] = begin(environment, seed)
         over = False
         while not over:
-            reward, over = act(environment)
-            yield reward
+            each, over = act(environment, choose)
+            low, high = state.get("paid", (math.inf, -math.inf))
+            state["paid"] = (min(low, *each), max(high, *each)) if each else (low, high)
+            yield sum(each)
 
 
 def begin(environment: Any, seed: int) -> Any:
     """Reset, and seed the spaces so that two walks are the same."""
     answer = environment.reset(seed=seed)
-    if hasattr(getattr(environment, "action_space", None), "seed"):
-        environment.action_space.seed(seed)
+    for space in action_spaces(environment):
+        if hasattr(space, "seed"):
+            space.seed(seed)
     if isinstance(answer, tuple) and len(answer) == 2 and not hasattr(environment, "possible_agents"):
         contained(environment, answer[0], environment.reset)
     return answer
 
 
-def single_step(environment: Any, action: Any = None) -> tuple[float, bool]:
-    """One action of one agent, a random one unless it is given."""
-    answer = environment.step(environment.action_space.sample() if action is None else action)
+def action_spaces(environment: Any) -> list[Any]:
+    """Of everyone who acts."""
+    if hasattr(environment, "possible_agents"):
+        return [environment.action_space(agent) for agent in environment.possible_agents]
+    return [getattr(environment, "action_space", None)]
+
+
+def single_step(environment: Any, choose: Any) -> tuple[list[float], bool]:
+    """One action of one agent, of those that its last answer allowed."""
+    before = state["seen"]
+    info = before[1] if isinstance(before, tuple) and len(before) == 2 else {}
+    mask = info.get("action_mask") if isinstance(info, dict) else None
+    answer = environment.step(choose(environment.action_space, mask))
     if not isinstance(answer, tuple) or len(answer) != 5:
         text = f"step gives (observation, reward, terminated, truncated, info), not {clean(repr(answer))}"
         raise WrongError(text, environment.step)
-    observation, reward, terminated, truncated, _ = answer
+    observation, reward, terminated, truncated, info = answer
+    state["seen"] = observation, info
     contained(environment, observation, environment.step)
-    return paid(reward, environment.step), bool(terminated or truncated)
+    return [paid(reward, environment.step)], bool(terminated or truncated)
 
 
 def contained(environment: Any, observation: Any, culprit: Any) -> None:
@@ -215,9 +247,9 @@ def contained(environment: Any, observation: Any, culprit: Any) -> None:
 
 def determinism(options: Json) -> Json:
     """The same seed and the same actions give the same rewards and observations, in another one and in the same again."""
-    if options["multi_agent"]:
-        return {}
     environment = state["make"]()
+    if hasattr(environment, "agent_iter"):
+        return {}  # PettingZoo's seed test has looked at those that take turns
     first, other = walk(environment, options["seed"]), walk(state["make"](), options["seed"])
     if first != other:
         text = (
@@ -238,11 +270,18 @@ def walk(environment: Any, seed: int) -> list[str]:
     """A short random episode as text."""
     lines = [repr(begin(environment, seed))]
     for _ in range(20):
-        answer = environment.step(environment.action_space.sample())
+        answer = environment.step(anything(environment))
         lines.append(repr(answer[:4]))
-        if answer[2] or answer[3]:
+        if not environment.agents if hasattr(environment, "possible_agents") else answer[2] or answer[3]:
             break
     return lines
+
+
+def anything(environment: Any) -> Any:
+    """A random action, or one of every agent."""
+    if not hasattr(environment, "possible_agents"):
+        return environment.action_space.sample()
+    return {agent: environment.action_space(agent).sample() for agent in environment.agents}
 
 
 def leak(_options: Json) -> Json:
@@ -280,11 +319,11 @@ def rollouts(options: Json) -> Json:
     act = parallel_step if options["multi_agent"] else single_step
     deadline = time.monotonic() + options["seconds"]
     while len(totals) < options["episodes"] and time.monotonic() < deadline:
-        begin(environment, len(totals))
+        state["seen"] = begin(environment, len(totals))
         total, length, over = 0.0, 0, False
         while not over and time.monotonic() < deadline:
-            reward, over = act(environment)
-            total, length = total + reward, length + 1
+            each, over = act(environment, drawn)
+            total, length = total + sum(each), length + 1
         totals.append(total)
         lengths.append(length)
     count = len(totals)
@@ -334,6 +373,7 @@ STAGES: Mapping[str, Callable[[Json], Json]] = {
     "api": api,
     "steps": steps,
     "idle": idle,
+    "rewards": rewards,
     "determinism": determinism,
     "leak": leak,
     "rollouts": rollouts,

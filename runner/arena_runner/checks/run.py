@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+from arena_gitops.spec.inputs import PETTINGZOO
 from arena_gitops.spec.job import DatasetInput, EnvironmentInput, HubDataset, RewardInput
 from arena_gitops.spec.wire import CheckRequest, CheckResult
 from arena_runner.checks.dataset import DatasetCheck
@@ -108,12 +109,10 @@ def _environment(
 ) -> Iterator[CheckResult]:
     """Custom code from its import to its last reset; a registered id only has to exist here and fit the algorithm."""
     if environment.gym_id is not None:
-        config = {"id": environment.gym_id, **environment.env_config}
-        registered = EnvironmentInput(entrypoint="gymnasium:make", env_config=config)
-        check = EnvironmentCheck(registered, blob_path, stages=("import", "construct"))
+        check = EnvironmentCheck(_registered(environment), blob_path, stages=("import", "construct"))
         for result in check.run():
             if result.status == "fail":
-                elsewhere = any(
+                elsewhere = f"No module named '{environment.gym_id}'" not in result.message and any(
                     name in result.message for name in ("DependencyNotInstalled", "ModuleNotFoundError")
                 )
                 status = "warn" if elsewhere else "fail"  # the worker's machine may have what this one lacks
@@ -123,6 +122,14 @@ def _environment(
         check = EnvironmentCheck(environment, blob_path)
         yield from check.run()
     yield from check_spaces(request, check.values)
+
+
+def _registered(environment: EnvironmentInput) -> EnvironmentInput:
+    """What makes one of a library's own environments, which have no files."""
+    name, config = str(environment.gym_id), environment.env_config
+    if PETTINGZOO.fullmatch(name):
+        return EnvironmentInput(entrypoint=f"{name}:parallel_env", multi_agent=True, env_config=config)
+    return EnvironmentInput(entrypoint="gymnasium:make", env_config={"id": name, **config})
 
 
 def _setting(request: CheckRequest) -> Setting:

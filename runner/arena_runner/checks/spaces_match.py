@@ -13,6 +13,7 @@ SEEN = {"Box", "Discrete", "MultiDiscrete", "MultiBinary"}
 DONE = {
     "choice": ({"Discrete"}, "one choice of several (Discrete)"),
     "bounded": ({"Box"}, "floats between finite bounds (Box)"),
+    "either": (SEEN, "choices, or floats between finite bounds"),
     "any": (SEEN, "Box, Discrete, MultiDiscrete or MultiBinary"),
 }
 
@@ -23,17 +24,24 @@ def check_spaces(request: CheckRequest, values: Mapping[str, Any]) -> Iterator[C
     name = str(section.get("name")) if isinstance(section, dict) else ""
     knobs, kinds = knobs_for(name), values.get("kinds")
     environment = request.inputs.environment
-    if environment is not None and environment.multi_agent and environment.files:
-        text = "code of one's own with several agents is checked and not trained on yet"
-        yield CheckResult(address=request.address, name="spaces", status="fail", message=text)
+    if environment is None or knobs is None or not issubclass(knobs, ClassicKnobs) or not kinds:
         return
-    if knobs is None or not issubclass(knobs, ClassicKnobs) or not kinds:
-        return
-    problem = _seen(kinds["sees"]) or _done(name, knobs, kinds["does"])
+    several = "sees" not in kinds
+    if several != knobs.SEVERAL:
+        trains, has = ("several agents", "one") if knobs.SEVERAL else ("one agent", "several")
+        problem = f"{name} trains {trains}, and {environment.address or environment.gym_id} has {has}"
+    else:
+        casts = kinds.items() if several else [("", kinds)]
+        problem = next(filter(None, (_of_agent(name, knobs, agent, one) for agent, one in casts)), "")
     said = problem or f"{name} can see {values['observation_space']} and do {values['action_space']}"
     yield CheckResult(
         address=request.address, name="spaces", status="fail" if problem else "pass", message=said
     )
+
+
+def _of_agent(name: str, knobs: type[ClassicKnobs], agent: str, kinds: Mapping[str, Any]) -> str:
+    problem = _seen(kinds["sees"]) or _done(name, knobs, kinds["does"])
+    return f"{agent}: {problem}" if agent and problem else problem
 
 
 def _seen(kind: Mapping[str, Any]) -> str:
@@ -48,15 +56,15 @@ def _seen(kind: Mapping[str, Any]) -> str:
 def _done(name: str, knobs: type[ClassicKnobs], kind: Mapping[str, Any]) -> str:
     kinds, words = DONE[knobs.ACTS]
     if kind["kind"] not in kinds:
-        others = ", ".join(sorted(filter(lambda one: _fits(one, kind), ALGORITHMS)))
+        others = ", ".join(sorted(filter(lambda one: _fits(one, kind, knobs), ALGORITHMS)))
         return f"{name} needs actions that are {words}, this environment's are {kind['kind']}; for it there are: {others}"
-    if knobs.ACTS == "bounded" and not kind["bounded"]:
+    if knobs.ACTS in {"bounded", "either"} and not kind["bounded"]:
         return f"{name} needs finite bounds for every value of an action; give the Box a low and a high"
     return ""
 
 
-def _fits(name: str, kind: Mapping[str, Any]) -> bool:
+def _fits(name: str, kind: Mapping[str, Any], like: type[ClassicKnobs]) -> bool:
     knobs = knobs_for(name)
-    if knobs is None or not issubclass(knobs, ClassicKnobs) or knobs.SEVERAL:
+    if knobs is None or not issubclass(knobs, ClassicKnobs) or knobs.SEVERAL != like.SEVERAL:
         return False
     return kind["kind"] in DONE[knobs.ACTS][0]

@@ -126,9 +126,8 @@ class Crew:
             "spaces": self.spaces.model_dump(mode="json"),
             "designs": designs,
         }
-        (folder / SPEC).write_text(
-            json.dumps(spec, indent=2) + "\n"
-        )  # the order of parts and agents has a meaning
+        # unsorted: the order of parts and of agents is that of the weights
+        (folder / SPEC).write_text(json.dumps(spec, indent=2) + "\n")
         return {"policy": SPEC}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

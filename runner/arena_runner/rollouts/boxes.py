@@ -30,7 +30,7 @@ from arena_gitops.spec.job import EnvironmentInput
 from arena_runner import checks
 from arena_runner.policies import spaces
 from arena_runner.policies.port import MASK
-from arena_runner.policies.spaces import Categories, Choice
+from arena_runner.policies.spaces import Categories, Choice, Continuous, Crowd, Spaces
 from arena_runner.ports import Materials
 from arena_runner.rollouts.diary import Diary
 from arena_runner.rollouts.worlds import Arrays, SeedOf, Stepped, WorldError
@@ -42,7 +42,7 @@ from arena_runner.sandbox.process import Ended, Hung, Process, Program
 from arena_runner.sandbox.unpack import unpacked
 
 DRIVER = Path(__file__).with_name("world_driver.py")
-CODE = (DRIVER, Path(checks.__file__).with_name("box_code.py"))
+CODE = (DRIVER, *(Path(checks.__file__).with_name(f"{name}_code.py") for name in ("agents", "box")))
 """what is copied into the box"""
 LIMITS = Limits(call_timeout_s=60.0, calls_per_process=10**9)
 LONGEST_JUDGED = 10_000
@@ -97,16 +97,17 @@ class Boxed:
 
     def step(self, actions: NDArray[Any]) -> Stepped:
         """Every process its own; what ended begins again at once."""
-        wanted = spaces.decode(self.spaces.does, actions)
-        for hand in self._hands:
-            hand.fields["actions"][:] = wanted[hand.share]
+        for agent, wanted in self._decoded(actions).items():
+            for hand in self._hands:
+                hand.fields[f"actions/{agent}"][:] = wanted[hand.share]
         self._all("step")
         reward, terminated, truncated = (self._column(n) for n in ("reward", "terminated", "truncated"))
-        ended = terminated | truncated
-        self._diary.note(actions, ended)
         after = self._gathered("after")
+        told = Stepped(after, after, reward, terminated, truncated)
+        ended = told.ended
+        self._diary.note(actions, ended)
         if self._once or not ended.any():
-            return Stepped(after, after, reward, terminated, truncated)
+            return told
         self._lay_seeds(np.flatnonzero(ended).tolist(), 1)
         begun = self._gathered("seen")
         seen = {name: _where(ended, begun[name], value) for name, value in after.items()}
@@ -123,7 +124,10 @@ class Boxed:
         self._lay_seeds(range(self.rows))
         for hand in self._hands:
             for row, played in enumerate(self._diary.played[hand.share]):
-                actions = spaces.decode(self.spaces.does, np.stack(played)).tolist() if played else []
+                done = self._decoded(np.stack(played)) if played else {}
+                actions = [
+                    {agent: one[n].tolist() for agent, one in done.items()} for n in range(len(played))
+                ]
                 hand.ask("replay", {"row": row, "actions": actions})
                 hand.answer()
         self._lay_seeds(range(self.rows), 1)
@@ -132,8 +136,8 @@ class Boxed:
     def film(self, seed: int, *, begin: bool, action: NDArray[Any] | None = None) -> dict[str, Any]:
         """A picture of one more environment, and what is seen in it; it begins, or takes one step."""
         hand = self._hands[0]
-        if action is not None:
-            hand.fields["actions"][:1] = spaces.decode(self.spaces.does, action)
+        for agent, wanted in self._decoded(action).items() if action is not None else ():
+            hand.fields[f"actions/{agent}"][:1] = wanted
         hand.ask("film", {"begin": begin, "seed": seed})
         answer = hand.answer()
         drawn = answer["picture"]
@@ -153,6 +157,7 @@ class Boxed:
         options = {
             "entrypoint": environment.entrypoint,
             "config": environment.env_config,
+            "multi_agent": environment.multi_agent,
             "seconds": limits.call_timeout_s,
             "longest": longest or 0,
             "once": self._once,
@@ -161,19 +166,28 @@ class Boxed:
             hand.ask("begin", {**options, "rows": hand.rows})
         answers = [hand.answer() for hand in self._hands]
         told = answers[0]
-        self.spaces = spaces.read(rebuilt(told["sees"]), rebuilt(told["does"]))
+        self._cast = {
+            str(one["agent"]): spaces.read(rebuilt(one["sees"]), rebuilt(one["does"])) for one in told["cast"]
+        }
+        crowd = Crowd(agents=self._cast)
+        self.spaces: Spaces | Crowd = crowd if environment.multi_agent else self._cast[""]
+        self._places = crowd.places()
         self.films, self.fps = bool(told["films"]), float(told["fps"])
-        parts = {str(name): (tuple(shape), str(dtype)) for name, shape, dtype in told["parts"]}
-        does = self.spaces.does
-        if told["masked"]:
-            parts[MASK] = ((does.width,), "<f4")
-        scalar = isinstance(does, Choice) and does.single
-        shape = () if scalar else (len(does.sizes),) if isinstance(does, Choice) else does.shape
-        actions = (shape, "<i8" if isinstance(does, Choice) else "<f4")
+        self._masked = {str(one["agent"]) for one in told["cast"] if one["masked"]}
+        parts = {
+            f"{one['agent']}/{name}": (tuple(shape), str(dtype))
+            for one in told["cast"]
+            for name, shape, dtype in one["parts"]
+        }
+        parts |= {f"{agent}/{MASK}": ((self._cast[agent].does.width,), "<f4") for agent in self._masked}
         for hand in self._hands:
-            hand.share_memory(parts, actions, scalar=scalar)
-        self._masked = bool(told["masked"])
-        self._diary = Diary.of(does, self.rows)
+            hand.share_memory(parts, self._cast, () if not environment.multi_agent else (len(self._cast),))
+        width = max(place.stop for place in self._places.values())
+        self._diary = Diary(self.rows, width, whole=crowd.whole)
+
+    def _decoded(self, actions: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """What each agent does, as its environment wants it."""
+        return {a: spaces.decode(own.does, actions[:, self._places[a]]) for a, own in self._cast.items()}
 
     def _all(self, stage: str) -> None:
         for hand in self._hands:
@@ -196,12 +210,15 @@ class Boxed:
     def _gathered(self, kind: str) -> Arrays:
         """Copies, because the next step writes into the same memory."""
         found = {}
-        for name, part in self.spaces.sees.items():
-            found[name] = spaces.encode(part, self._column(f"{kind}/{name}"), self.rows)
-            if isinstance(part, Categories) and not _offered(found[name], part.sizes):
-                raise WorldError(f"the environment shows a {name} that its space does not offer")
-        if self._masked:
-            found[MASK] = self._column(f"{kind}/{MASK}")
+        for agent, own in self._cast.items():
+            at = f"{agent}/" if agent else ""
+            for name, part in own.sees.items():
+                value = spaces.encode(part, self._column(f"{kind}/{agent}/{name}"), self.rows)
+                if isinstance(part, Categories) and not _offered(value, part.sizes):
+                    raise WorldError(f"the environment shows a {at}{name} that its space does not offer")
+                found[at + name] = value
+            if agent in self._masked:
+                found[at + MASK] = self._column(f"{kind}/{agent}/{MASK}")
         return found
 
 
@@ -251,17 +268,16 @@ class _Hand:
     def share_memory(
         self,
         parts: Mapping[str, tuple[tuple[int, ...], str]],
-        actions: tuple[tuple[int, ...], str],
-        *,
-        scalar: bool,
+        cast: Mapping[str, Spaces],
+        each: tuple[int, ...],
     ) -> None:
-        """Lay out the arrays that both sides see."""
+        """Lay out the arrays that both sides see; `each` is the shape of what is told of every agent."""
         wanted: dict[str, tuple[tuple[int, ...], str]] = {
-            "actions": actions,
+            **{f"actions/{agent}": _acted(own.does) for agent, own in cast.items()},
             "seeds": ((), "<i8"),
-            "reward": ((), "<f4"),
-            "terminated": ((), "|b1"),
-            "truncated": ((), "|b1"),
+            "reward": (each, "<f4"),
+            "terminated": (each, "|b1"),
+            "truncated": (each, "|b1"),
             **{f"{kind}/{name}": part for kind in ("after", "seen") for name, part in parts.items()},
         }
         size, fields = 0, {}
@@ -277,6 +293,7 @@ class _Hand:
         fcntl.fcntl(self._memory, F_ADD_SEALS, SEALS)
         raw = mmap.mmap(self._memory, size)
         self.fields = {name: np.ndarray(shape, dtype, raw, at) for name, (at, shape, dtype) in fields.items()}
+        scalar = [agent for agent, own in cast.items() if not _acted(own.does)[0]]
         self.ask("share", {"descriptor": self._memory, "size": size, "fields": fields, "scalar": scalar})
         self.answer()
 
@@ -290,6 +307,13 @@ class _Hand:
     def _printed(self) -> str:
         lines = self._process.output.text().strip().splitlines()
         return f" (its last words: {lines[-1][:200]})" if lines else ""
+
+
+def _acted(does: Choice | Continuous) -> tuple[tuple[int, ...], str]:
+    """Shape and dtype of an action in shared memory."""
+    if isinstance(does, Choice):
+        return () if does.single else (len(does.sizes),), "<i8"
+    return does.shape, "<f4"
 
 
 def shares(rows: int, processes: int) -> Iterator[slice]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,14 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from arena_gitops.spec.inputs import PETTINGZOO
 from arena_runner.policies import spaces
 from arena_runner.policies.spaces import Crowd
 from arena_runner.rollouts.diary import Diary
 from arena_runner.rollouts.worlds import Arrays, SeedOf, Stepped, WorldError, stacked, with_mask
-
-MODULE = re.compile(r"(?:mpe2|pettingzoo\.[a-z]+)\.[a-z0-9_]+_v[0-9]+")
-"""names that are imported: an environment's own module, never any other"""
-
 
 _Step = tuple[dict[str, Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 
@@ -144,7 +140,7 @@ def open_parallel(
     name: str, rows: int, options: Mapping[str, Any], longest: int | None = None, *, once: bool = False
 ) -> Together:
     """Environments of one of PettingZoo's modules; WorldError when there is none or it is not installed."""
-    if not MODULE.fullmatch(name):
+    if not PETTINGZOO.fullmatch(name):
         raise WorldError(
             f"{name} is no environment of several agents: name a module such as mpe2.simple_spread_v3"
         )

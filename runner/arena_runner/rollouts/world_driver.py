@@ -2,7 +2,8 @@
 
 Actions and the seeds of the next episodes come through that memory, and everything an environment answers goes back
 through it; the pipe carries a word for "go" and a word for "done". An episode that ends is followed by the next one
-within the same step. Copied into the box beside the user's files; needs numpy and gymnasium of its interpreter.
+within the same step. Who acts in it is its *cast*: agents by name, or one without a name (""), whose spaces are the
+environment's own. Copied into the box beside the user's files; needs numpy and gymnasium of its interpreter.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ import numpy as np
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from arena_runner.checks.agents_code import in_parallel
     from arena_runner.checks.box_code import Json, WrongError, clean, fault, maker, paid, time_limit
 else:
+    from agents_code import in_parallel
     from box_code import Json, WrongError, clean, fault, maker, paid, time_limit
 
 ONE, MASK = "obs", "action_mask"
@@ -38,28 +41,51 @@ def run(stage: str, text: str, _unused: str) -> Json:
 
 
 def begin(text: str) -> Json:
-    """Make the environments, and say what they see and do."""
+    """Make the environments, and say who acts in them, and what each sees and does."""
     options = json.loads(text)
     state["seconds"] = options["seconds"]
-    state["make"] = make = maker(options["entrypoint"], options["config"])
+    make = maker(options["entrypoint"], options["config"])
+    if several := options["multi_agent"]:
+        make = in_parallel(make)
+    state["make"] = make
     envs = state["envs"] = [make() for _ in range(options["rows"])]
     first = envs[0]
-    for name in ("observation_space", "action_space"):
-        if getattr(first, name, None) is None:
-            raise WrongError(f"it has no {name}", type(first))
+    members = cast_of(first, several=several)
+    state.update(several=several, longest=options["longest"], ticks=[0] * len(envs))
+    state["parts"] = {agent: leaves(sees) for agent, (sees, _) in members.items()}
     _, info = reset(first, 0)
-    parts = leaves(first.observation_space)
+    infos = info if several else {"": info}
     metadata = getattr(first, "metadata", None) or {}
-    state.update(parts=parts, longest=options["longest"], once=options["once"])
-    state.update(ticks=[0] * len(envs), going=list(range(len(envs))))
+    state.update(once=options["once"], going=list(range(len(envs))))
     return {
-        "sees": described(first.observation_space),
-        "does": described(first.action_space),
-        "parts": [[name, list(shape), dtype] for name, (shape, dtype, _) in parts.items()],
-        "masked": MASK in info and MASK not in parts,
+        "cast": [
+            {
+                "agent": agent,
+                "sees": described(sees),
+                "does": described(does),
+                "parts": [[n, list(shape), dtype] for n, (shape, dtype, _) in state["parts"][agent].items()],
+                "masked": MASK in (infos.get(agent) or {}) and MASK not in state["parts"][agent],
+            }
+            for agent, (sees, does) in members.items()
+        ],
         "films": "rgb_array" in metadata.get("render_modes", ()),
         "fps": float(metadata.get("render_fps") or 0),
     }
+
+
+def cast_of(env: Any, *, several: bool) -> dict[str, tuple[Any, Any]]:
+    """The spaces of everyone who acts."""
+    if not several:
+        for name in ("observation_space", "action_space"):
+            if getattr(env, name, None) is None:
+                raise WrongError(f"it has no {name}", type(env))
+        return {"": (env.observation_space, env.action_space)}
+    agents = list(getattr(env, "possible_agents", ()))
+    if not agents:
+        raise WrongError(
+            "it has no possible_agents, which every environment of several agents has", type(env)
+        )
+    return {str(agent): (env.observation_space(agent), env.action_space(agent)) for agent in agents}
 
 
 def share(text: str) -> Json:
@@ -70,14 +96,16 @@ def share(text: str) -> Json:
         name: np.ndarray(tuple(shape), dtype, raw, offset)
         for name, (offset, shape, dtype) in options["fields"].items()
     }
-    state["fields"] = fields
-    state["after"] = {name: fields[f"after/{name}"] for name in state["parts"]}
-    state["seen"] = {name: fields[f"seen/{name}"] for name in state["parts"]}
+    state.update(fields=fields, scalar=set(options["scalar"]))
     for kind in ("after", "seen"):
-        if f"{kind}/{MASK}" in fields and MASK not in state[kind]:
-            state[kind][MASK] = fields[f"{kind}/{MASK}"]
-    state["scalar"] = options["scalar"]
+        state[kind] = {agent: laid_out(fields, kind, agent) for agent in state["parts"]}
     return {}
+
+
+def laid_out(fields: Mapping[str, Any], kind: str, agent: str) -> Json:
+    """Arrays of what one agent sees, by their names in its space; a mask of `info` among them."""
+    at = f"{kind}/{agent}/"
+    return {name: fields[at + name] for name in (*state["parts"][agent], MASK) if at + name in fields}
 
 
 def start(_text: str) -> Json:
@@ -91,27 +119,48 @@ def start(_text: str) -> Json:
 def step(_text: str) -> Json:
     """One step of every environment whose episode goes on."""
     fields, after = state["fields"], state["after"]
-    actions, paid = fields["actions"], fields["reward"]
-    over, cut = fields["terminated"], fields["truncated"]
-    paid[:], over[:], cut[:] = 0, False, False
+    for name in ("reward", "terminated", "truncated"):
+        fields[name][:] = 0
     for row in state["going"].copy():
         env = state["envs"][row]
-        seen, reward, terminated, truncated, info = stepped(env, actions[row])
+        seen, reward, over, cut, info = stepped(env, chosen(row))
         state["ticks"][row] += 1
         lay(after, row, seen, info, env.step)
-        paid[row], over[row] = reward, terminated
-        cut[row] = truncated or state["ticks"][row] == state["longest"]
-        if not (over[row] or cut[row]):
+        cut = cut | (state["ticks"][row] == state["longest"])
+        fields["reward"][row], fields["terminated"][row], fields["truncated"][row] = reward, over, cut
+        if not ended(over | cut, env):
             continue
         if state["once"]:
             state["going"].remove(row)
         else:
             begin_episode(row)
-    for name, (_, _, check) in state["parts"].items():
-        if not check(after[name]):
-            row = next(n for n, value in enumerate(after[name]) if not check(value))
-            raise outside(name, after[name][row], state["envs"][row].step)
+    for agent, parts in state["parts"].items():
+        for name, (_, _, check) in parts.items():
+            if not check(after[agent][name]):
+                row = next(n for n, value in enumerate(after[agent][name]) if not check(value))
+                raise outside(titled(agent, name), after[agent][name][row], state["envs"][row].step)
     return {}
+
+
+def ended(gone: Any, env: Any) -> bool:
+    """Whether the episode has; all agents end it together."""
+    if not state["several"]:
+        return bool(gone)
+    if gone.all() or not gone.any():
+        return bool(gone.all())
+    names = ", ".join(agent for agent, left in zip(state["parts"], gone, strict=True) if left)
+    text = f"{names} left before the other agents did: that has no room yet; end an episode for all at once"
+    raise WrongError(text, env.step)
+
+
+def chosen(row: int) -> Any:
+    """What is done in one environment: an action, or one of every agent."""
+
+    def own(agent: str) -> Any:
+        action = state["fields"][f"actions/{agent}"][row]
+        return action if agent in state["scalar"] else action.copy()
+
+    return {agent: own(agent) for agent in state["parts"]} if state["several"] else own("")
 
 
 def replay(text: str) -> Json:
@@ -119,9 +168,10 @@ def replay(text: str) -> Json:
     options = json.loads(text)
     row, env = options["row"], state["envs"][options["row"]]
     begin_episode(row)
-    kept = state["fields"]["actions"]
-    for action in np.asarray(options["actions"], kept.dtype).reshape(-1, *kept.shape[1:]):
-        seen, _, _, _, info = stepped(env, action)
+    for one in options["actions"]:
+        for agent, action in one.items():
+            state["fields"][f"actions/{agent}"][row] = action
+        seen, _, _, _, info = stepped(env, chosen(row))
         state["ticks"][row] += 1
         lay(state["seen"], row, seen, info, env.step)
     return {}
@@ -136,9 +186,9 @@ def film(text: str) -> Json:
         lay(state["seen"], 0, seen, info, env.reset)
         return {"picture": picture(env)}
     env = state["filmed"]
-    seen, reward, terminated, truncated, info = stepped(env, state["fields"]["actions"][0])
+    seen, reward, over, cut, info = stepped(env, chosen(0))
     lay(state["seen"], 0, seen, info, env.step)
-    return {"picture": picture(env), "reward": reward, "over": bool(terminated or truncated)}
+    return {"picture": picture(env), "reward": float(np.sum(reward)), "over": ended(over | cut, env)}
 
 
 def picture(env: Any) -> Json:
@@ -160,9 +210,11 @@ def begin_episode(row: int) -> None:
     seen, info = reset(env, int(state["fields"]["seeds"][row]))
     state["ticks"][row] = 0
     lay(state["seen"], row, seen, info, env.reset)
-    for name, (_, _, check) in state["parts"].items():
-        if not check(state["seen"][name][row]):
-            raise outside(name, state["seen"][name][row], env.reset)
+    for agent, parts in state["parts"].items():
+        for name, (_, _, check) in parts.items():
+            value = state["seen"][agent][name][row]
+            if not check(value):
+                raise outside(titled(agent, name), value, env.reset)
 
 
 def outside(name: str, value: Any, culprit: Any) -> WrongError:
@@ -178,40 +230,66 @@ def reset(env: Any, seed: int) -> tuple[Any, Json]:
     return answer
 
 
-def stepped(env: Any, action: Any) -> tuple[Any, float, bool, bool, Json]:
-    """What a step answers, if it is one."""
-    answer = env.step(action if state["scalar"] else action.copy())
+def stepped(env: Any, action: Any) -> tuple[Any, Any, Any, Any, Json]:
+    """What a step answers, if it is one; rewards and ends are rows of agents where there are several."""
+    answer = env.step(action)
     if not isinstance(answer, tuple) or len(answer) != 5:
         text = f"step gives (observation, reward, terminated, truncated, info), not {clean(repr(answer))}"
         raise WrongError(text, env.step)
-    paid(answer[1], env.step)
-    return answer
+    seen, reward, over, cut, info = answer
+    if not state["several"]:
+        return seen, paid(reward, env.step), bool(over), bool(cut), info
+    agents = state["parts"]
+    rewards = [paid(reward.get(agent, 0.0), env.step) for agent in agents]
+    ends = ([bool(told.get(agent, False)) for agent in agents] for told in (over, cut))
+    return (seen, rewards, *map(np.array, ends), info)
 
 
-def lay(into: Mapping[str, Any], row: int, seen: Any, info: Json, culprit: Any) -> None:
+def lay(into: Mapping[str, Json], row: int, seen: Any, info: Json, culprit: Any) -> None:
+    """Put what everyone sees into its row."""
+    try:
+        if not state["several"]:
+            lay_one("", into[""], row, seen, info)
+            return
+        for agent in state["parts"]:
+            lay_one(agent, into[agent], row, seen.get(agent), info.get(agent) or {})
+    except WrongError as wrong:
+        wrong.culprit = culprit
+        raise
+
+
+def lay_one(agent: str, into: Json, row: int, seen: Any, info: Json) -> None:
     """Put an observation into its row, if it has the shape that its space says; values are looked at by the batch."""
-    if len(into) == 1 and ONE in into and getattr(seen, "shape", None) == state["parts"][ONE][0]:
+    parts = state["parts"][agent]
+    if agent and seen is None:
+        raise WrongError(f"it shows nothing to {agent}: that has no room yet; show something to all agents")
+    if len(into) == 1 and ONE in into and getattr(seen, "shape", None) == parts[ONE][0]:
         into[ONE][row] = seen
         return
     found: Json = {}
     flatten(seen, "", found)
-    if MASK in into and MASK not in state["parts"]:
+    if MASK in into and MASK not in parts:
         if MASK not in info:
-            raise WrongError(f"info has no {MASK} this time; it must come with every step", culprit)
+            raise WrongError(f"info has no {MASK} this time; it must come with every step")
         into[MASK][row] = np.asarray(info[MASK], dtype=np.float32).ravel()
-    for name, (shape, _, _) in state["parts"].items():
+    for name, (shape, _, _) in parts.items():
         if name not in found:
             known = ", ".join(sorted(found)) or "nothing"
-            raise WrongError(f"the observation has no {name}, which its space has; it has {known}", culprit)
+            whose = f"the observation of {agent}" if agent else "the observation"
+            raise WrongError(f"{whose} has no {name}, which its space has; it has {known}")
         value = found[name]
         if np.shape(value) != shape:
-            text = f"{name} has shape {np.shape(value)}; its space says {shape}"
-            raise WrongError(text, culprit)
+            raise WrongError(f"{titled(agent, name)} has shape {np.shape(value)}; its space says {shape}")
         try:
             into[name][row] = value
         except (TypeError, ValueError) as problem:
-            text = f"{name} is {clean(repr(value))}, no array of numbers"
-            raise WrongError(text, culprit) from problem
+            text = f"{titled(agent, name)} is {clean(repr(value))}, no array of numbers"
+            raise WrongError(text) from problem
+
+
+def titled(agent: str, name: str) -> str:
+    """A part as messages name it."""
+    return f"{agent}.{name}" if agent else name
 
 
 def flatten(seen: Any, name: str, into: Json) -> None:

@@ -87,6 +87,16 @@ BROKEN = {
         ('"place": self.at.copy()', '"place": self.lock'),
         ("random steps", "is not in observation_space", "def reset"),
     ),
+    "rewards beyond what it declares": (
+        MERGE,
+        ("def __init__", "reward_range = (0, 0.5)\n\n    def __init__"),
+        ("reward bounds", "leaves its reward_range of 0 to 0.5: clip or scale them in step", "def step"),
+    ),
+    "agents that remember the last episode": (
+        AGENTS,
+        ("list(self.possible_agents), 5", "list(self.possible_agents), getattr(self, 'left', 5) or 3"),
+        ("seeding", "something of the first survives reset", "def reset"),
+    ),
     "agents that nobody knows": (
         AGENTS,
         ("list(self.possible_agents), 5", "['left', 'middle'], 5"),

@@ -51,6 +51,7 @@ def test_a_right_environment_passes_everything_and_tells_of_itself(check):
         "constructor",
         "random steps",
         "idle steps",
+        "reward bounds",
         "seeding",
         "library check",
         "resets",
@@ -67,6 +68,52 @@ def test_several_agents_are_tested_by_pettingzoo(check):
 
     assert {result.status for result in verdicts.values()} == {"pass"}, [v.message for v in verdicts.values()]
     assert made.values["agents"] == ["left", "right"]
+    assert list(verdicts) == [
+        "import",
+        "constructor",
+        "library check",
+        "random steps",
+        "idle steps",
+        "reward bounds",
+        "seeding",
+        "resets",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("declared", "status", "said"),
+    [
+        ("(0, 1)", "pass", "between 0 and 1, within its reward_range (0, 1)"),
+        ("(-1, 0.5)", "fail", "or declare reward_range = (-1, 1)"),
+        ("'any'", "fail", "write the least and the greatest reward of a step"),
+    ],
+)
+def test_rewards_stay_within_what_the_environment_declares(check, declared, status, said):
+    _, verdicts = check(MERGE.replace("(gym.Env):", f"(gym.Env):\n    reward_range = {declared}"))
+
+    assert verdicts["reward bounds"].status == status
+    assert said in verdicts["reward bounds"].message
+    assert {one.status for name, one in verdicts.items() if name != "reward bounds"} == {"pass"}
+
+
+def test_the_bounds_are_those_of_one_agent(check):
+    source = AGENTS.replace('possible_agents = ["left', 'reward_range = (0, 1)\n    possible_agents = ["left')
+
+    _, verdicts = check(source, "env:Two", multi_agent=True)
+
+    assert verdicts["reward bounds"].message == "between 1 and 1, within its reward_range (0, 1)"
+
+
+def test_only_allowed_actions_are_tried(check):
+    source = MERGE.replace("return self.look(), {}", "return self.look(), {'action_mask': np.array([0, 1])}")
+    source = source.replace(
+        "self.left == 0, False, {}", "self.left == 0, False, {'action_mask': np.array([0, 1])}"
+    )
+    source = source.replace("        self.left -= 1", "        assert action == 1\n        self.left -= 1")
+
+    _, verdicts = check(source)
+
+    assert [(verdicts[name].status) for name in ("random steps", "idle steps")] == ["pass", "pass"]
 
 
 @pytest.mark.parametrize(

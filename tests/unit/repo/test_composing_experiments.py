@@ -293,6 +293,28 @@ def test_the_experiments_environment_wins_over_a_gymnasium_id(grid):
     assert [note.partition(" ")[0] for note in notes(grid)] == ["manifests/grpo.yaml:2:21"]
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "several", "said"),
+    [
+        ("IPPO", True, ()),
+        ("PPO", False, ()),
+        ("PPO", True, ("PPO trains one agent, and environment/grid has several",)),
+        (
+            "IPPO",
+            False,
+            ("IPPO trains several agents, and environment/grid has one (multi_agent: true is not written)",),
+        ),
+    ],
+)
+def test_an_environment_and_its_algorithm_agree_on_how_many_act(grid, algorithm, several, said):
+    grid.write("environments/grid/environment.yaml", f"{ENVIRONMENT}multi_agent: {str(several).lower()}\n")
+    grid.write("experiments/sums-grpo.yaml", BARE + "environment: grid\n")
+    manifest = f"algorithm: {{name: {algorithm}}}\nenvironment: {{name: grid, num_envs: 2}}\n"
+    grid.write("manifests/grpo.yaml", manifest + "training: {max_steps: 64, evo_steps: 32, pop_size: 2}\n")
+
+    assert grid.load().resources[Address("experiment", "sums-grpo")].refusals == said
+
+
 def test_a_recorded_dataset_is_found_by_the_environments_name(repo):
     repo.write("experiments/sums-grpo.yaml", BARE)
     repo.write("manifests/grpo.yaml", GYM.replace("CartPole-v1", "sums"))

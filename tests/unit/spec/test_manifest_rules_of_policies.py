@@ -22,7 +22,6 @@ def classic(**sections):
         ("PPO", "pettingzoo.sisl.waterworld_v4", "PPO trains one agent"),
         ("IPPO", "CartPole-v1", "IPPO trains several agents"),
         ("MADDPG", "ALE/Breakout-v5", "MADDPG trains several agents"),
-        ("IPPO", "crossing", "others have no room yet"),
     ],
 )
 def test_an_algorithm_and_an_environment_agree_on_how_many_act(algorithm, environment, told):
@@ -31,9 +30,10 @@ def test_an_algorithm_and_an_environment_agree_on_how_many_act(algorithm, enviro
     assert told in refusals(raw)["environment.name"].message
 
 
+@pytest.mark.parametrize("environment", ["mpe2.simple_spread_v3", "crossing"])
 @pytest.mark.parametrize("name", ["IPPO", "MADDPG"])
-def test_several_agents_act_in_pettingzoo(name):
-    assert not refusals({"algorithm": {"name": name}, "environment": {"name": "mpe2.simple_spread_v3"}})
+def test_several_agents_act_in_pettingzoo_and_in_environments_of_ones_own(name, environment):
+    assert not refusals({"algorithm": {"name": name}, "environment": {"name": environment}})
 
 
 @pytest.mark.parametrize(
