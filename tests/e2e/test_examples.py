@@ -63,8 +63,8 @@ def test_an_example_declares_the_kinds_of_a_whole_change(committed, name):
     assert kinds == set(KINDS) - others
 
 
-def test_the_environment_of_an_example_passes_its_own_tests(committed):
-    pytest.importorskip("gymnasium")
+def test_the_environments_of_an_example_pass_their_own_tests(committed):
+    pytest.importorskip("pettingzoo")
     root = committed("policies")
     command = [
         sys.executable,

@@ -101,7 +101,7 @@ def environment_of(folder, source, entrypoint="env:Room", **more):
     )
 
 
-def custom_job(which, environment, **sections):
+def custom_job(which, environment, /, **sections):
     """The job of a tiny run on it."""
     job = job_of(which, **{"environment": {"name": "custom", "num_envs": 4}, **sections})
     return job.model_copy(update={"inputs": JobInputs(environment=environment)})

@@ -11,6 +11,7 @@ from customs import AGENTS, boxed, custom_job, environment_of
 from labs import Recorder, files_of
 from meeting import Meeting
 from playground import play
+from ruamel.yaml import YAML
 
 from arena_gitops.spec.job import FailureReason, RunState
 from arena_runner.ports import InterruptedRunError
@@ -125,15 +126,22 @@ def test_agents_that_take_turns_are_refused_in_words(tmp_path):
         pass
 
 
-SMALL = {"training": {"max_steps": 160, "evo_steps": 80, "pop_size": 2, "test_episodes": 2}}
-LEARNS = {"IPPO": (AGENTS, "env:Two"), "MADDPG": (SOURCE, "env:Meeting")}
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "policies"
+CROSSING = (EXAMPLE / "environments" / "crossing" / "crossing.py").read_text()
+SMALL = {"max_steps": 160, "evo_steps": 80, "pop_size": 2, "test_episodes": 2}
+LEARNS = {"IPPO": (CROSSING, "env:Crossing"), "MADDPG": (SOURCE, "env:Meeting")}
 
 
 def run(folder, which, ports=None, *, several=True, resume=False):
-    source, entrypoint = LEARNS.get(which, LEARNS["IPPO"])
+    """A tiny budget; IPPO's on the example's game, with the example's manifest."""
+    source, entrypoint = LEARNS.get(which, (AGENTS, "env:Two"))
+    sections = {"training": SMALL}
+    if which == "IPPO":
+        sections = YAML(typ="safe").load((EXAMPLE / "manifests" / "crossing_ippo.yaml").read_text())
+        sections["training"] |= {**SMALL, "max_steps": 2048, "evo_steps": 1024, "eval_episodes": 4}
     home = folder.parent / "source"
     environment = environment_of(home, source, entrypoint, multi_agent=several)
-    return play(custom_job(which, environment, **SMALL), folder, ports, resume=resume, environment=home)
+    return play(custom_job(which, environment, **sections), folder, ports, resume=resume, environment=home)
 
 
 @pytest.mark.parametrize("which", LEARNS)
