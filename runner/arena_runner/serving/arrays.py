@@ -21,11 +21,22 @@ from arena_gitops.errors import ArenaError
 
 NUMBERS = "biuf"
 """kinds of dtype: booleans, integers, floats"""
+TEXT = "U"
+"""kind of dtype: text"""
 WANTED = "expected base64 of a .npy file"
 
 
 class WireError(ArenaError):
     """What came is no array; the message says where and what was expected."""
+
+
+def decode_text(value: JsonValue, at: str) -> list[str]:
+    """One array of text, (rows,) or (rows, 1)."""
+    found = _array(value, at, TEXT, "text") if isinstance(value, str) else None
+    if found is None or found.ndim not in {1, 2} or found.size != len(found) or not found.size:
+        shape = "" if found is None else f", got {found.shape}"
+        raise WireError(f"{at}: expected one array of text of shape (rows,){shape}")
+    return [str(one) for one in found.ravel()]
 
 
 def decode(value: JsonValue, at: str) -> Any:
@@ -49,14 +60,14 @@ def encode(value: NDArray[Any] | Mapping[str, NDArray[Any]]) -> JsonValue:
     return base64.b64encode(into.getvalue()).decode("ascii")
 
 
-def _array(text: str, at: str) -> NDArray[Any]:
+def _array(text: str, at: str, kinds: str = NUMBERS, called: str = "numbers") -> NDArray[Any]:
     try:
         raw = io.BytesIO(base64.b64decode(text, validate=True))
         shape, fortran, dtype = _header(raw)
     except (ValueError, binascii.Error, SyntaxError) as problem:
         raise WireError(f"{at}: {WANTED} ({problem})") from problem
-    if dtype.kind not in NUMBERS:
-        raise WireError(f"{at}: expected an array of numbers, got dtype {dtype}")
+    if dtype.kind not in kinds:
+        raise WireError(f"{at}: expected an array of {called}, got dtype {dtype}")
     content = raw.read()
     if len(content) != math.prod(shape) * dtype.itemsize:
         raise WireError(f"{at}: {WANTED}; its header says {shape} of {dtype}, which is not what follows")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from archives import MERGE
 from customs import AGENTS
@@ -66,6 +68,31 @@ with ArenaClient() as client, client.open_inference_agent(sys.argv[1]) as agent:
 """
 
 
+SFT = """
+algorithm: {name: SFT, batch_size: 2, lr: 0.001}
+environment: {name: echoes, dataset: echoes}
+training: {max_steps: 8, evo_steps: 2, pop_size: 1, evaluation_interval: 2}
+network: {pretrained_model_name_or_path: Qwen/Qwen2.5-0.5B-Instruct, max_context_length: 64}
+"""
+
+PREDICT = """
+import sys
+
+import numpy as np
+
+from agilerl.arena import ArenaClient
+
+with ArenaClient() as client, client.open_inference_agent(sys.argv[1]) as agent:
+    prompts = [f"say {n}" for n in range(3)]
+    found, about = agent.predict(np.array(prompts), batched=True)
+    alone, _ = agent.predict(np.array(prompts[1]))
+    print(found.shape, found.dtype.kind, about.batch_size, about.success, about.inference_time_ms > 0)
+    print("alike", str(alone) == found[1])
+    said = agent.generate(prompts, params={"do_sample": False, "max_new_tokens": 512})
+    print("generated", [one.completion for one in said.results] == found.tolist())
+"""
+
+
 def deployed(site, client, environment, source, algorithm, *flags):
     """An environment sent and validated, trained in by a tiny population, and the best policy serving."""
     name = f"{environment}-run"
@@ -106,6 +133,38 @@ def test_several_agents_are_submitted_deployed_and_asked_for_a_dict_of_actions(s
     assert alike == "alike True"
     assert masked == "[1, 1, 1, 1, 1, 1, 1, 1]"
     assert decided == "1"
+
+
+def test_a_model_trained_by_sft_predicts(site, client_of):
+    client = client_of("1.29.0")
+    rows = "".join(f"say {n},{n} it is\n" for n in range(40))
+    (client.folder / "echoes.csv").write_text(f"prompt,target\n{rows}")
+    (client.folder / "sft.yaml").write_text(SFT)
+    mapping = json.dumps({"prompt": "prompt", "target": "target"})
+    client.several(
+        ("projects", "create", "Echoes", "--llm-based"),
+        (
+            "datasets",
+            "create",
+            "echoes",
+            "--category",
+            "sft",
+            "--file",
+            "echoes.csv",
+            "--column-mapping",
+            mapping,
+        ),
+        ("experiments", "submit", "sft.yaml", "--project", "Echoes", "--experiment-name", "echo"),
+    )
+    site.wait("echo", "completed")
+    client.arena("agent", "deploy", "echo")
+    site.until(lambda: serves(site, "echo"), seconds=60)
+
+    assert client.sdk(PREDICT, "echo").out.splitlines() == [
+        "(3,) U 3 True True",
+        "alike True",
+        "generated True",
+    ]
 
 
 def serves(site, name):

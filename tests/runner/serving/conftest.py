@@ -157,6 +157,11 @@ def filled(table, **known):
     return table(**{column.name: empty.get(column.type.python_type, {}) for column in needed}, **known)
 
 
+def trained(algorithm):
+    """What is known of a run."""
+    return {"manifest": {"algorithm": {"name": algorithm}}}
+
+
 class Plane:
     """The control plane's world, its address and tokens by role."""
 
@@ -191,7 +196,7 @@ class Plane:
         """Write down what the deployments controller would: revision `number` serves `adapter`.
 
         `commit` is the run's, `spec` the deployment's own; `serving` is the number of another that serves;
-        `namespace` is that of a preview.
+        `namespace` is that of a preview, `algorithm` what it was trained by.
         """
         from arena_runner.server.store.tables import DeploymentStateRow, ResourceRow, RevisionRow, RunRow
 
@@ -207,7 +212,7 @@ class Plane:
         serving = number if state == "serving" else serving or 0
         run["provenance"] = {"commit": more.get("commit")}
         with self.world.store.write() as session:
-            session.merge(filled(RunRow, **run, spec={"manifest": {"algorithm": {"name": "GRPO"}}}))
+            session.merge(filled(RunRow, **run, spec=trained(more.get("algorithm", "GRPO"))))
             if spec := more.get("spec"):
                 at = {"namespace": "main", "kind": "deployment", "name": name}
                 session.merge(filled(ResourceRow, **at, spec={"experiment": "maths", **spec}))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from policy_wire import array, npy
 
 GREEDY = {"temperature": 0, "max_new_tokens": 24}
 LABEL = "maths@1 step_96/m1 run-1"
@@ -19,6 +21,42 @@ def test_status_has_exactly_the_published_keys(plane):
         "instance_id": "maths@1",
         "agent": {"algo": "GRPO", **flags},
     }
+
+
+PROMPTS = ["2 and 2", "3 and 9", "a longer question than the others"]
+
+
+def test_a_supervised_model_predicts_what_it_generates_greedily(plane):
+    plane.deploy("maths", "maths@1", algorithm="SFT")
+    with plane.http() as http:
+        status = http.get("/i/maths/status").json()
+        answer = http.post("/i/maths/predict", json={"inputs": npy(np.array(PROMPTS))}).json()
+        body = {"prompts": PROMPTS, "params": {"temperature": 0, "max_new_tokens": 512}}
+        said = http.post("/i/maths/generate", json=body).json()["results"]
+
+    assert status["agent"] is None  # told what it is, the client would refuse to ask for the other
+    assert set(answer) == {"success", "results", "batch_size", "inference_time_ms"}
+    assert answer["batch_size"] == 3
+    assert array(answer["results"]).tolist() == [one["completion"] for one in said]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "says"),
+    [
+        (npy(np.zeros((2, 3))), "inputs: expected an array of text, got dtype float64"),
+        (npy(np.array([["a", "b"]])), "inputs: expected one array of text of shape (rows,), got (1, 2)"),
+        (npy(np.array("a")), "got ()"),
+        ("no!", "inputs: expected base64 of a .npy file"),
+        ({"a": "b"}, "inputs: expected one array of text of shape (rows,)"),
+    ],
+    ids=["numbers", "columns", "no row", "no array", "an object"],
+)
+def test_inputs_that_are_no_text_are_refused_in_words(plane, inputs, says):
+    plane.deploy("maths", "maths@1", algorithm="SFT")
+    answer = plane.http().post("/i/maths/predict", json={"inputs": inputs})
+
+    assert answer.status_code == 422
+    assert says in answer.json()["message"]
 
 
 def test_generate_answers_every_prompt_in_order(plane):

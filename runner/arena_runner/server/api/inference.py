@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Annotated, Any
 
+import numpy as np
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import Field
+from pydantic import Field, JsonValue
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -27,6 +28,8 @@ from arena_runner.server.refusals import RefusedError
 from arena_runner.server.served import Served, find
 from arena_runner.server.services import sessions
 from arena_runner.server.world import World
+from arena_runner.serving import arrays
+from arena_runner.serving.arrays import WireError
 from arena_runner.serving.policy_protocol import Act, Observed
 from arena_runner.serving.protocol import Generate, Generated, GenerateOne, Message, Params, Piece
 
@@ -84,14 +87,34 @@ def _of_actions(served: TheServed) -> Served:
     return served
 
 
+def _of_predictions(served: TheServed) -> Served:
+    if served.algorithm != SUPERVISED:
+        raise _wrong_kind(served)
+    return served
+
+
+ThePredictor = Annotated[Served, Depends(_of_predictions)]
 TheModel = Annotated[Served, Depends(_of_words)]
 ThePolicy = Annotated[Served, Depends(_of_actions)]
+
+
+SUPERVISED = "SFT"
+"""the algorithm whose models also predict"""
+PREDICTED = 512
+"""tokens of a prediction at most"""
+MOST_PROMPTS = 1024
+
+
+class Inputs(Frozen):
+    """Body of `predict`."""
+
+    inputs: JsonValue
 
 
 class Prompts(Frozen):
     """Body of `generate`."""
 
-    prompts: Annotated[tuple[str, ...], Field(min_length=1, max_length=1024)]
+    prompts: Annotated[tuple[str, ...], Field(min_length=1, max_length=MOST_PROMPTS)]
     params: Params = Params()
     session_id: SessionId = None
 
@@ -115,7 +138,8 @@ def status(served: TheServed) -> Response:
         "success": True,
         "deployment_id": served.deployment,
         "instance_id": f"{served.deployment}@{served.revision}",
-        "agent": {"algo": served.algorithm, **kind},
+        # told that it is a language model the client refuses to predict, told that it is supervised to generate
+        "agent": None if served.algorithm == SUPERVISED else {"algo": served.algorithm, **kind},
     }
     return _answer(body, served)
 
@@ -179,14 +203,31 @@ async def get_action(served: ThePolicy, models: TheModels, body: Observed) -> Re
 
 
 @router.post("/predict")
-def other_kind(served: TheServed) -> Response:
-    """What deployments of another kind answer."""
-    raise _wrong_kind(served)
+async def predict(served: ThePredictor, models: TheModels, body: Inputs) -> Response:
+    """What a model that was shown targets says to every text: greedy, an array of text in and one out."""
+    try:
+        prompts = tuple(arrays.decode_text(body.inputs, "inputs"))
+    except WireError as problem:
+        raise RefusedError(422, "bad-array", str(problem)) from problem
+    if len(prompts) > MOST_PROMPTS:
+        raise RefusedError(422, "bad-request", f"inputs: at most {MOST_PROMPTS} texts at a time")
+    params = Params(do_sample=False, temperature=0, max_new_tokens=PREDICTED)
+    done = await models.generate(served, Generate(adapter=served.adapter, prompts=prompts, params=params))
+    answer = {
+        "success": True,
+        "results": arrays.encode(np.array([result.text for result in done.results])),
+        "batch_size": len(prompts),
+        "inference_time_ms": done.seconds * 1000,
+    }
+    return _answer(answer, served)
 
 
 def _wrong_kind(served: Served) -> RefusedError:
+    also = ", or predict" if served.algorithm == SUPERVISED else ""
     is_one = (
-        "a policy: use get_action" if served.acts else "a language model: use generate or generate_stream"
+        "a policy: use get_action"
+        if served.acts
+        else f"a language model: use generate or generate_stream{also}"
     )
     return RefusedError(400, "wrong-kind", f"deployment {served.deployment} is {is_one}")
 
