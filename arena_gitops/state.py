@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from arena_gitops.errors import Diagnostic, Span
 from arena_gitops.spec.digest import Fingerprint, sha256_json
+from arena_gitops.spec.inputs import EnvironmentProfile
 from arena_gitops.spec.memory import ModelFacts
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.stack import RESERVED
@@ -171,6 +172,8 @@ class ObservedState:
     """name of a base model → its shape"""
     secrets: Mapping[str, int] | None = None
     """name of a secret that has a value → the version of that value; None where the platform does not say"""
+    profiles: Mapping[str, EnvironmentProfile] = field(default_factory=lambda: MappingProxyType({}))
+    """content of an environment → what it costs"""
     limits: Limits = field(default_factory=Limits)
 
     @property

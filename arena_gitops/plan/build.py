@@ -80,7 +80,7 @@ def build(
     seen = with_imports(desired, observed)
     settled = settle(desired, seen, scope, evidence.equivalent)
     moved = moves(settled.desired, seen) if scope.whole else {}
-    history = History.of(seen.resources.values())
+    history = History.of(seen.resources.values(), seen.profiles)
     planner = Planner(settled.desired, seen, settled.stale, allow, scope, moved, history)
     chosen = selected(scope, desired, seen)
     everything = planner.changes(chosen)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from arena_gitops.plan.classify import TRAINED, spec_at
-from arena_gitops.plan.estimate import History
+from arena_gitops.plan.estimate import Estimate, History
 from arena_gitops.plan.model import Action, Change, Cost, PlanCost
 from arena_gitops.spec.wire import Tier
 from arena_gitops.state import DesiredResource
@@ -39,7 +39,7 @@ def cost_of(
     if kind == TRAINED and action is Action.REUSE:
         return Cost(rate=0.0, max=0.0, basis="an equal run exists")
     if kind == TRAINED and action.spends:
-        return _estimated(training(resource, tiers), resource, history, done)
+        return _estimated(training(resource, tiers), resource, _known(resource, tiers, history, done))
     if kind == "deployment" and action is Action.CREATE:
         return _serving(resource, tiers)
     return None
@@ -103,20 +103,32 @@ def training(resource: Specified, tiers: Mapping[str, Tier]) -> Cost:
     return Cost(rate=rate, max=ceiling, basis=f"{basis}, {longest}")
 
 
-def _estimated(cost: Cost, resource: DesiredResource, history: History, done: int) -> Cost:
-    """With what it will probably take, never more than it can take."""
+def _known(
+    resource: DesiredResource, tiers: Mapping[str, Tier], history: History, done: int
+) -> Estimate | None:
     steps = spec_at(resource.spec, "manifest.training.max_steps")
     if not isinstance(steps, int) or spec_at(resource.spec, "manifest.training.num_epochs") is not None:
-        return cost
-    found = history.estimate(resource.spec, steps - done)
+        return None
+    tier = tier_of(resource, tiers)
+    processors = max(1, tier.num_cpus // (tier.slots or 1)) if tier else 1
+    return history.estimate(resource.spec, steps - done, processors)
+
+
+def _estimated(cost: Cost, resource: DesiredResource, found: Estimate | None) -> Cost:
+    """With what it will probably take, never more than it can take."""
     if found is None:
         return cost
     limit = _positive(resource, "budget.max_runtime_s")
     seconds = found.seconds if limit is None else min(found.seconds, limit)
-    price = None if cost.rate is None else round(cost.rate * seconds / 3600, 4)
+    price = None if cost.rate is None or found.least else round(cost.rate * seconds / 3600, 4)
     if price is not None and cost.max is not None:
         price = min(price, cost.max)
-    told = {"est": price, "est_seconds": round(seconds, 1), "est_basis": found.basis}
+    told = {
+        "est": price,
+        "est_seconds": round(seconds, 1),
+        "est_basis": found.basis,
+        "est_least": found.least,
+    }
     return cost.model_copy(update=told)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from arena_gitops.plan.classify import spec_at
 from arena_gitops.plan.cost import tier_of
+from arena_gitops.plan.estimate import profile_of
 from arena_gitops.plan.model import Fit, Verdict
 from arena_gitops.plan.shapes import shape_of
 from arena_gitops.spec.memory import (
@@ -29,6 +30,10 @@ from arena_gitops.spec.memory import (
 from arena_gitops.spec.wire import Tier
 from arena_gitops.state import DesiredResource, ObservedState
 
+WAVE = 16
+"""Episodes of evaluation that a member plays side by side."""
+SMALLEST_GIB = 2**-14
+"""What is counted for an environment at least: less is not seen from outside."""
 SHORTEST = 32
 """Tokens of a prompt, and of a completion, for the least need."""
 GPU_GIB: Mapping[str, float] = {
@@ -52,7 +57,7 @@ def fit_of(resource: DesiredResource, observed: ObservedState) -> Fit | None:
     name = spec_at(resource.spec, "model.id")
     load = load_of(resource.spec["manifest"], chained=spec_at(resource.spec, "inputs.base") is not None)
     if tier is None or name is None or load is None:
-        return None
+        return None if tier is None or name is not None else _environments(resource, observed, tier)
     facts = shape_of(str(name), observed.models)
     have = memory_of(tier)
     if facts is None:
@@ -60,6 +65,37 @@ def fit_of(resource: DesiredResource, observed: ObservedState) -> Fit | None:
     if have is None:
         return Fit(verdict="unknown", basis=f"the memory of {tier.gpu_type} is not known")
     return _judged(facts, load, tier, have)
+
+
+def _environments(resource: DesiredResource, observed: ObservedState, tier: Tier) -> Fit | None:
+    """What all members' environments take beside the worker; networks and replay of policies are small."""
+    given = spec_at(resource.spec, "inputs.environment")
+    if not isinstance(given, Mapping) or not given.get("files"):
+        return None
+    profile, have = profile_of(resource.spec, observed.profiles), memory_of(tier)
+    if profile is None or have is None:
+        basis = f"{given.get('address')} has not been measured here; arena check --run does"
+        return Fit(verdict="unknown", have_gib=have, basis=basis)
+    training, environment = (resource.spec["manifest"][name] for name in ("training", "environment"))
+    members, each = int(training["pop_size"]), max(profile.memory_per_env_gb, SMALLEST_GIB)
+    learning = members * int(environment["num_envs"])
+    judging = members * min(WAVE, int(training["eval_episodes"]) * int(training["eval_loop"]))
+    runtime = RUNTIME_GIB["cpu"]
+    low, high = (count * each + runtime for count in (learning, learning + judging))
+    verdict: Verdict = "no_fit" if low * (1 - TOLERANCE) > have else "ok"
+    if verdict == "ok" and high * (1 + TOLERANCE) > have:
+        verdict = "tight"
+    return Fit(
+        verdict=verdict,
+        least_gib=round(low, 2),
+        most_gib=round(high, 2),
+        have_gib=have,
+        parts={"environments": round(high - runtime, 2), "runtime": runtime},
+        basis=(
+            f"{learning + judging} environments of {each * 1024:,.3g} MiB each by their profile, "
+            f"{max(0, int((have - runtime) / each)):,} would fit"
+        ),
+    )
 
 
 def memory_of(tier: Tier) -> float | None:

@@ -142,6 +142,8 @@ class Cost(Frozen):
     """credits it will cost, by what runs of the same class have taken; None without any"""
     est_seconds: float | None = None
     est_basis: str = ""
+    est_least: bool = False
+    """whether it is only what the environment's own steps take"""
 
 
 Verdict = Literal["ok", "tight", "no_fit", "unknown"]

@@ -321,6 +321,7 @@ def _observed(document: StateDocument) -> ObservedState:
         spent_this_month=document.spent_this_month,
         models=MappingProxyType({facts.id: facts for facts in document.models}),
         secrets=document.secrets,
+        profiles=MappingProxyType({one.content: one for one in document.profiles}),
     )
 
 

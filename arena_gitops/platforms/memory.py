@@ -20,6 +20,7 @@ from arena_gitops.platforms.scripted import RunScript
 from arena_gitops.platforms.structure import digests_of, repeated, structural_checks, validated
 from arena_gitops.spec.algorithms import ALGORITHMS
 from arena_gitops.spec.digest import sha256_bytes, sha256_json
+from arena_gitops.spec.inputs import EnvironmentProfile
 from arena_gitops.spec.job import RunStatus
 from arena_gitops.spec.lease import Lease, LeaseRequest
 from arena_gitops.spec.memory import ModelFacts
@@ -55,6 +56,7 @@ class MemoryPlatform:
         balance: float | None = None,
         models: Iterable[ModelFacts] = (),
         secrets: Mapping[str, int] | None = None,
+        profiles: Iterable[EnvironmentProfile] = (),
         now: Callable[[], float] = time.time,
     ) -> None:
         self._lock = threading.RLock()
@@ -72,6 +74,7 @@ class MemoryPlatform:
         self._balance = balance
         self._secrets = secrets
         self._models = {facts.id: facts for facts in models}
+        self._profiles = {one.content: one for one in profiles}
 
     def observe(self, owner: Owner) -> ObservedState:
         """Everything `owner` has here, in one answer."""
@@ -92,6 +95,7 @@ class MemoryPlatform:
                 balance=self._balance,
                 models=MappingProxyType(dict(self._models)),
                 secrets=None if self._secrets is None else MappingProxyType(dict(self._secrets)),
+                profiles=MappingProxyType(dict(self._profiles)),
             )
 
     def missing_blobs(self, digests: Iterable[str]) -> frozenset[str]:

@@ -143,7 +143,10 @@ def fit_line(change: Change) -> str:
         return f"unknown whether it fits ({fit.basis})"
     said = {"ok": "fits", "tight": "may not fit", "no_fit": "does not fit"}.get(fit.verdict, fit.verdict)
     parts = ", ".join(f"{name} {size:.2g}" for name, size in fit.parts.items() if size >= 0.05)
-    return f"{said}: {fit.least_gib:.3g} to {fit.most_gib:.3g} of {fit.have_gib:.3g} GiB (at most: {parts})"
+    why = f"; {fit.basis}" if "environments" in fit.parts else ""
+    return (
+        f"{said}: {fit.least_gib:.3g} to {fit.most_gib:.3g} of {fit.have_gib:.3g} GiB (at most: {parts}){why}"
+    )
 
 
 def estimate(cost: Cost) -> str:
@@ -151,7 +154,8 @@ def estimate(cost: Cost) -> str:
     if cost.est_seconds is None:
         return ""
     price = f"{credits(cost.est)}, " if cost.est else ""
-    return f"; probably {price}{duration(cost.est_seconds)} ({cost.est_basis})"
+    word = "at least" if cost.est_least else "probably"
+    return f"; {word} {price}{duration(cost.est_seconds)} ({cost.est_basis})"
 
 
 def credits(number: float) -> str:  # noqa: A001 - the unit's own name; nobody needs the site builtin

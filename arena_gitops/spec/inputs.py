@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
+from arena_gitops.spec.digest import sha256_json
 from arena_gitops.spec.numbers import Float
 from arena_gitops.spec.resource import Frozen, Name
 
@@ -92,6 +93,23 @@ class EnvironmentInput(Frozen):
     multi_agent: bool = False
     requirements: tuple[str, ...] = ()
     env_config: dict[str, JsonValue] = Field(default_factory=dict)
+
+    @property
+    def content(self) -> Digest:
+        """What it is, whatever it is called."""
+        return sha256_json(self.model_dump(mode="json", exclude={"address"}))
+
+
+class EnvironmentProfile(Frozen):
+    """What one environment costs, as a platform has measured it on random steps in one process."""
+
+    content: Digest
+    """of the environment"""
+    steps_per_second: float
+    avg_cpu_per_env: float
+    """percent of a processor while it steps"""
+    peak_cpu_per_env: float
+    memory_per_env_gb: float
 
 
 class BaseInput(Frozen):

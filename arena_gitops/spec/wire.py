@@ -27,6 +27,7 @@ from typing import Annotated, Literal
 from pydantic import Field, JsonValue
 
 from arena_gitops.spec.digest import Fingerprint
+from arena_gitops.spec.inputs import EnvironmentProfile
 from arena_gitops.spec.job import Digest, JobEvent, JobInputs, JobSpec, ModelRef, RunStatus
 from arena_gitops.spec.memory import ModelFacts
 from arena_gitops.spec.resource import Frozen, Name
@@ -228,6 +229,8 @@ class StateDocument(Frozen):
     """shapes of the base models that are at hand, under every name they answer to"""
     secrets: dict[str, int] | None = None
     """versions of the secrets that have a value; absent: this server does not say"""
+    profiles: tuple[EnvironmentProfile, ...] = ()
+    """of the environments that were checked here"""
 
 
 class PutResource(Frozen):
@@ -341,6 +344,8 @@ class CheckResult(Frozen):
     file: str | None = None
     line: int | None = None
     scores: tuple[SampleScore, ...] = ()
+    profile: EnvironmentProfile | None = None
+    """of an environment that has passed"""
 
 
 class CheckSummary(Frozen):

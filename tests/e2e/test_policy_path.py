@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 import io
 import json
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from index import package_index
 
 pytestmark = pytest.mark.slow
 
@@ -26,10 +28,31 @@ mutation:
 """the example's experiment, with a budget that seconds are enough for"""
 
 
+PACKAGES = ("gymnasium", "numpy", "cloudpickle", "farama-notifications", "typing-extensions")
+"""what an environment with an interpreter of its own needs beside its requirements"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def index():
+    """The only package index there is, for the server and what it starts: it has what the environment requires."""
+    with package_index() as served, pytest.MonkeyPatch.context() as patch:
+        served.add("arenaroad", "1.5", "GRIP = 1.0\n")
+        served.add_installed(*PACKAGES)
+        for name, value in {"INDEX_URL": served.url, "RETRIES": "0", "CONFIG_FILE": "/dev/null"}.items():
+            patch.setenv(f"PIP_{name}", value)
+        yield served
+
+
 @pytest.fixture(scope="module")
 def repository(example, commit_all):
-    """`examples/policies`, of which the environment of its own is trained in."""
+    """`examples/policies`, of which the environment `merge` is trained in; it requires a package."""
     root = example("policies", {"manifests/merge_ppo.yaml": TINY})
+    home = root / "environments" / "merge"
+    code = (home / "merge.py").read_text()
+    (home / "merge.py").write_text(code.replace("import numpy as np", "import arenaroad\nimport numpy as np"))
+    (home / "requirements.txt").write_text("arenaroad>=1,<2\n")
+    with (home / "environment.yaml").open("a") as file:
+        file.write("requirements: requirements.txt\n")
     for path in root.glob("*/*.yaml"):
         if path.parent.name != "environments" and path.stem not in {"merge", "merge_ppo", "project"}:
             path.unlink()
@@ -58,6 +81,17 @@ def test_the_run_completes_with_members_lineage_and_test_scores(site, repository
     assert len(run["lineage"]) == 9
 
 
+def test_what_the_environment_requires_was_installed_once_where_only_it_sees_it(site, applied, index):
+    """By its check and its training; the next environment of the same list finds it by its hash."""
+    (folder,) = [path.parent for path in (site.home / "venvs").glob("*/complete")]
+    asked = [path for path in index.asked if path.endswith(".whl") and "arenaroad" in path]
+    there = [(name / "arenaroad.py").exists() for name in folder.glob("lib/python*/site-packages")]
+
+    assert len(asked) == 1
+    assert there == [True]
+    assert importlib.util.find_spec("arenaroad") is None
+
+
 def test_mlflow_shows_the_best_policy_driving_beside_curves_and_lineage(state, mlflow, until):
     run = state["experiment/merge"]["run"]
     parent = run["mlflow_url"].rpartition("/")[2]
@@ -73,7 +107,7 @@ def test_mlflow_shows_the_best_policy_driving_beside_curves_and_lineage(state, m
 def test_the_second_plan_is_empty(site, repository, applied):
     done = site.run(repository, "plan", "--target", "local", "--detailed-exitcode", "--json")
 
-    assert json.loads(done.stdout)["summary"]["unchanged"] == 4
+    assert json.loads(done.stdout)["summary"]["unchanged"] == 5
 
 
 SEES = 8

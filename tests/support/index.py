@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import distribution
+
+from packaging.utils import canonicalize_name
 
 
 def wheel(name: str, version: str, code: str, *requires: str, tag: str = "py3-none-any") -> tuple[str, bytes]:
@@ -50,6 +53,21 @@ class Index:
         file, data = wheel(name, version, code, *requires, tag=tag)
         self.packages.setdefault(name, {})[file] = data
         return file
+
+    def add_installed(self, *names: str) -> None:
+        """Wheels of what this interpreter has, made of its installed files; nothing is downloaded."""
+        for name in names:
+            found = distribution(name)
+            tags = [line.partition(": ")[2] for line in (found.read_text("WHEEL") or "").splitlines()]
+            tag = next(tag for tag in reversed(tags) if tag.count("-") == 2)
+            out = io.BytesIO()
+            with zipfile.ZipFile(out, "w") as archive:
+                for path in found.files or ():
+                    if ".." not in path.parts and "__pycache__" not in path.parts:
+                        archive.write(path.locate(), str(path))
+            known = canonicalize_name(name)
+            file = f"{known.replace('-', '_')}-{found.version}-{tag}.whl"
+            self.packages.setdefault(known, {})[file] = out.getvalue()
 
     def answer(self, path: str) -> tuple[int, str, bytes]:
         self.asked.append(path)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from arena_gitops.spec.inputs import EnvironmentProfile
 from arena_gitops.spec.job import EnvironmentInput
 from arena_gitops.spec.wire import CheckResult
 from arena_runner.checks.laid_out import BlobPath, laid_out_files
@@ -38,6 +39,7 @@ TITLES = {
     "determinism": "seeding",
     "leak": "resets",
     "rollouts": "random episodes",
+    "profile": "profile",
 }
 PASSED = {
     "api": "gymnasium's check_env passes",
@@ -115,6 +117,16 @@ class EnvironmentCheck:
                 if not answer["ok"]:
                     raise TaskError(place(answer) + answer["error"])
         return {name: float(value) for name, value in answer["values"].items()}
+
+    def measured(self, known: EnvironmentProfile | None = None) -> CheckResult:
+        """The verdict that holds what it costs, measured unless that is known; what cannot be measured is a warning."""
+        try:
+            found = known or EnvironmentProfile(content=self._environment.content, **self.profile())
+        except (TaskError, RewardError) as problem:
+            return self._verdict("profile", "warn", f"it could not be measured: {problem}")
+        size = f"{found.memory_per_env_gb * 1024:.3g} MiB and {found.avg_cpu_per_env:.0f} % of a processor"
+        said = f"{found.steps_per_second:,.0f} random steps a second in one process, {size} each"
+        return self._verdict("profile", "pass", said).model_copy(update={"profile": found})
 
     def _task(self, files: Path) -> Task:
         def python() -> Path:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
-from arena_gitops.spec.inputs import PETTINGZOO
+from arena_gitops.spec.inputs import PETTINGZOO, EnvironmentProfile
 from arena_gitops.spec.job import DatasetInput, EnvironmentInput, HubDataset, RewardInput
 from arena_gitops.spec.wire import CheckRequest, CheckResult
 from arena_runner.checks.dataset import DatasetCheck
@@ -28,6 +29,7 @@ from arena_runner.data import DataError
 from arena_runner.faults import OutsideError
 from arena_runner.sandbox import Limits, RewardError
 
+NO_PROFILES: Mapping[str, EnvironmentProfile] = MappingProxyType({})
 ROWS = 64
 """rows of a dataset that a reward is asked about"""
 Hub = Callable[[HubDataset], Sequence[Path]]
@@ -43,6 +45,7 @@ def run_checks(
     sampler: Sampler | None = None,
     models: Path | None = None,
     hub: Hub | None = None,
+    profiles: Mapping[str, EnvironmentProfile] = NO_PROFILES,
 ) -> Iterator[CheckResult]:
     """Yield one verdict after the other; a failing check is a result, never an exception.
 
@@ -54,6 +57,7 @@ def run_checks(
         sampler: asks the base model, for requests with a forecast; default: a process of its own.
         models: the folder that names of base models are looked up in.
         hub: brings rows of the hub; without it they are the worker's to check.
+        profiles: what is known of environments, by their content; any other is measured.
     """
     yield from check_match(request)
     rows: Sequence[Mapping[str, str]] = ()
@@ -69,7 +73,7 @@ def run_checks(
             yield from check_splits(request, check.questions)
             rows = check.rows
     if request.inputs.environment is not None:
-        yield from _environment(request, request.inputs.environment, blob_path)
+        yield from _environment(request, request.inputs.environment, blob_path, profiles)
     if reward is not None:
         try:
             with laid_out(reward, blob_path) as files:
@@ -105,9 +109,12 @@ def _files(dataset: DatasetInput, blob_path: BlobPath, hub: Hub | None) -> Seque
 
 
 def _environment(
-    request: CheckRequest, environment: EnvironmentInput, blob_path: BlobPath
+    request: CheckRequest,
+    environment: EnvironmentInput,
+    blob_path: BlobPath,
+    profiles: Mapping[str, EnvironmentProfile],
 ) -> Iterator[CheckResult]:
-    """Custom code from its import to its last reset; a registered id only has to exist here and fit the algorithm."""
+    """Custom code from its import to its profile; a registered id only has to exist here and fit the algorithm."""
     if environment.gym_id is not None:
         check = EnvironmentCheck(_registered(environment), blob_path, stages=("import", "construct"))
         for result in check.run():
@@ -120,7 +127,12 @@ def _environment(
                 yield result.model_copy(update=told)
     else:
         check = EnvironmentCheck(environment, blob_path)
-        yield from check.run()
+        failed = False
+        for result in check.run():
+            failed |= result.status == "fail"
+            yield result
+        if not failed:
+            yield check.measured(profiles.get(environment.content))
     yield from check_spaces(request, check.values)
 
 

@@ -12,6 +12,7 @@ from arena_gitops.spec.digest import sha256_json
 from arena_gitops.spec.job import JobInputs
 from arena_gitops.spec.wire import CheckRequest, CheckResult
 from arena_runner.checks.report import Report, report
+from arena_runner.server import profiles
 from arena_runner.server.world import World
 
 MOST = 500
@@ -21,7 +22,10 @@ log = logging.getLogger(__name__)
 
 
 def keep(world: World, request: CheckRequest, results: Sequence[CheckResult]) -> None:
-    """Keep it; a disk that is full costs the report, not the check."""
+    """Keep it, and what it says of an environment; a disk that is full costs the report, not the check."""
+    for result in results:
+        if result.profile is not None:
+            profiles.keep(world, result.profile)
     path = _path(world, request.inputs)
     part = path.with_suffix(".part")
     try:

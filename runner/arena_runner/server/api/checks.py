@@ -13,7 +13,7 @@ from arena_gitops.spec.wire import CheckLine, CheckRequest, CheckResult
 from arena_runner.checks import run_checks, summarise
 from arena_runner.checks.forecast import Sampler, Sampling, in_a_process
 from arena_runner.checks.run import Hub
-from arena_runner.server import kept_checks
+from arena_runner.server import kept_checks, profiles
 from arena_runner.server.api.described import Ndjson
 from arena_runner.server.api.door import TheWorld, caller
 from arena_runner.server.auth import Identity, Role
@@ -45,6 +45,7 @@ def checks(
             sampler=_sampler(world),
             models=world.home.models,
             hub=_hub(world),
+            profiles=profiles.known(world),
         )
         for result in checked:
             results.append(result)

@@ -21,6 +21,7 @@ from arena_gitops.spec.wire import (
     ResourceDocument,
     StateDocument,
 )
+from arena_runner.server import profiles
 from arena_runner.server.services import runs, secrets, shapes, spending
 from arena_runner.server.store.tables import (
     CheckpointRow,
@@ -72,6 +73,7 @@ def state(
         spent_this_month=spending.this_month(session, world, owner),
         models=shapes.at_hand(world),
         secrets=secrets.versions(session),
+        profiles=tuple(profiles.known(world).values()),
     )
     return answer.model_copy(update={"etag": sha256_bytes(answer.model_dump_json().encode())})
 

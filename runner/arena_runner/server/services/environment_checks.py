@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 
+from arena_gitops.spec.inputs import EnvironmentProfile
 from arena_gitops.spec.wire import CheckResult
 from arena_runner.checks.environment import EnvironmentCheck
 from arena_runner.sandbox import RewardError
 from arena_runner.sandbox.task import TaskError
+from arena_runner.server import profiles
 from arena_runner.server.refusals import RefusedError
 from arena_runner.server.services import environments
 from arena_runner.server.services.environments import Version
@@ -38,7 +40,7 @@ def validate(world: World, version: Version, *, rollouts: bool) -> Iterator[Rema
         environments.mark(world, version, validated=False, profiled=version.profiled, report={})
         message = f"environment {version.title} is not valid:\n" + "\n".join(failed)
         raise RefusedError(422, "check-failed", message)
-    measured = yield from _measured(check)
+    measured = yield from _measured(world, version, check)
     report = {**check.values, **measured}
     environments.mark(world, version, validated=True, profiled=bool(measured), report=report)
     detail = {"name": version.name, "version": version.label, "validated": True}
@@ -59,6 +61,7 @@ def profile(world: World, version: Version) -> Iterator[Remark | Done]:
         measured = check.profile()
     except (TaskError, RewardError) as problem:
         raise RefusedError(422, "check-failed", f"environment {version.title}: {problem}") from problem
+    profiles.keep(world, EnvironmentProfile(content=version.source.content, **measured))
     for tier, count in _fits(world, measured["memory_per_env_gb"]).items():
         yield Remark(f"tier {tier} has memory for {count:,} of them")
         measured[f"environments_on_{tier}"] = float(count)
@@ -73,12 +76,15 @@ def _fits(world: World, gigabytes: float) -> dict[str, int]:
     return {tier.id: int(SHARE * tier.ram_gb / gigabytes) for tier in world.tiers.tiers}
 
 
-def _measured(check: EnvironmentCheck) -> Generator[Remark, None, dict[str, float]]:
+def _measured(
+    world: World, version: Version, check: EnvironmentCheck
+) -> Generator[Remark, None, dict[str, float]]:
     """Figures, or a warning why there are none; its return value is what was measured."""
     try:
         measured = check.profile()
     except (TaskError, RewardError) as problem:
         yield Remark(f"it could not be measured: {problem}", warning=True)
         return {}
+    profiles.keep(world, EnvironmentProfile(content=version.source.content, **measured))
     yield Remark(f"{measured['steps_per_second']:.0f} random steps a second in one process")
     return measured

@@ -32,7 +32,7 @@ from arena_runner.checks import run_checks
 from arena_runner.checks.reward import SAMPLES
 from arena_runner.checks.run import laid_out
 from arena_runner.sandbox import RewardError, RewardPool, ScoreRow
-from arena_runner.server import gymnasium_ids, kept_checks
+from arena_runner.server import gymnasium_ids, kept_checks, profiles
 from arena_runner.server.refusals import RefusedError
 from arena_runner.server.services import datasets, environments, hub_rows, imperative, runs, secrets
 from arena_runner.server.services.experiments import current_version
@@ -250,7 +250,8 @@ def _checked(
     seen = inputs.model_copy(update={"dataset": dataset})
     request = CheckRequest(address=address, manifest=manifest.normal(), inputs=seen)
     failed, results = [], []
-    for result in run_checks(request, world.blobs.existing, stored=secrets.names(world)):
+    stored, known = secrets.names(world), profiles.known(world)
+    for result in run_checks(request, world.blobs.existing, stored=stored, profiles=known):
         yield result
         results.append(result)
         if result.status == "fail":
