@@ -154,7 +154,7 @@ def _worlds(job: JobSpec, manifest: Manifest, materials: Materials) -> Iterator[
         name, made = gym_id, cast("Callable[..., World]", open_parallel if many else open_registered)
         yield _Worlds(
             lambda rows, judging: made(name, rows, options, longest if judging else None, once=judging),
-            lambda: film.Registered(name, options) if not many and film.draws(name) else None,
+            lambda: film.of_game(name, options) if many else film.of_registered(name, options),
         )
         return
     if given is None or materials.environment is None:

@@ -1,9 +1,13 @@
-"""A folder of code as one archive: the same files give the same bytes, and nothing hidden leaves the machine."""
+"""A folder of code as one archive: the same files give the same bytes, and nothing hidden leaves the machine.
+
+Nor does what a `.gitignore` or `.arenaignore` in the folder, or in one below it, names in git's own patterns.
+"""
 
 from __future__ import annotations
 
 import gzip
 import io
+import re
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +17,7 @@ from arena_gitops.errors import UsageError
 
 ARCHIVES = (".tar.gz", ".tgz")
 CACHES = frozenset({"__pycache__", "node_modules", "venv"})
+IGNORES = (".gitignore", ".arenaignore")
 LIMIT = 1 << 28
 """Bytes of sources; an environment that needs more has data in its folder that belongs elsewhere."""
 
@@ -45,12 +50,58 @@ def pack(source: Path) -> Packed:
     return Packed(f"{source.resolve().stem}.tar.gz", gzip.compress(raw.getvalue(), mtime=0))
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _files(folder: Path, rules: tuple[_Rule, ...] = ()) -> Iterator[Path]:
     """Plain files; links are not followed out of the folder."""
+    rules += tuple(_rules(folder))
     for path in folder.iterdir():
-        if path.name.startswith(".") or path.name in CACHES or path.is_symlink():
+        if path.name.startswith(".") or path.name in CACHES or path.is_symlink() or _ignored(path, rules):
             continue
         if path.is_dir():
-            yield from _files(path)
+            yield from _files(path, rules)
         elif path.is_file():
             yield path
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A line of an ignore file."""
+
+    folder: Path
+    """whose names it is about"""
+    pattern: re.Pattern[str]
+    folders_only: bool
+    keeps: bool
+    """`!`: takes back what an earlier line has said"""
+
+
+def _rules(folder: Path) -> Iterator[_Rule]:
+    for name in IGNORES:
+        if not (folder / name).is_file():
+            continue
+        for line in (folder / name).read_text("utf-8", errors="replace").splitlines():
+            text = line.rstrip()
+            if text and not text.startswith("#"):
+                keeps, text = text.startswith("!"), text.removeprefix("!").removeprefix("\\")
+                yield _Rule(folder, _pattern(text), text.endswith("/"), keeps)
+
+
+def _ignored(path: Path, rules: tuple[_Rule, ...]) -> bool:
+    """The last line that names it counts."""
+    for rule in reversed(rules):
+        if rule.folders_only and not path.is_dir():
+            continue
+        if rule.pattern.fullmatch(path.relative_to(rule.folder).as_posix()):
+            return not rule.keeps
+    return False
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    """A line's pattern: one without a slash is about names at any depth."""
+    body, anywhere = text.strip("/"), "/" not in text.rstrip("/")
+    pieces = re.split(r"(\*\*/|/\*\*|\*|\?|\[[^\]]+\])", body)
+    known = {"**/": "(?:.*/)?", "/**": "/.*", "*": "[^/]*", "?": "[^/]", "": ""}
+    parts = (
+        known.get(piece) or (piece.replace("[!", "[^") if piece.startswith("[") else re.escape(piece))
+        for piece in pieces
+    )
+    return re.compile(("(?:.*/)?" if anywhere else "") + "".join(parts))

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from arena_runner.policies import spaces
 from arena_runner.rollouts.boxes import Boxed
+from arena_runner.rollouts.together import open_parallel
 from arena_runner.rollouts.worlds import Arrays, stacked, with_mask
 
 LONGEST, PICTURES = 2000, 250
@@ -101,6 +102,34 @@ class Registered:
         return Shot(drawn, stacked(self._spaces, [with_mask(seen, info)]), reward, over)
 
 
+class Game:
+    """A camera for one of PettingZoo's games."""
+
+    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
+        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+        self._world = open_parallel(name, 1, {**options, "render_mode": "rgb_array"}, once=True)
+        self._env = self._world.envs[0]
+        self.draws = "rgb_array" in self._env.metadata.get("render_modes", ())
+        self.fps = float(self._env.metadata.get("render_fps") or FPS)
+
+    def begin(self, seed: int) -> Shot:
+        """Reset and draw."""
+        seen = self._world.reset(lambda *_: seed)
+        return Shot(self._picture(), seen)
+
+    def step(self, actions: NDArray[Any]) -> Shot:
+        """Step and draw."""
+        told = self._world.step(actions)
+        return Shot(self._picture(), told.seen, float(told.paid[0]), bool(told.ended[0]))
+
+    def close(self) -> None:
+        """Close it."""
+        self._world.close()
+
+    def _picture(self) -> Pixels:
+        return thinned(np.asarray(self._env.render(), dtype=np.uint8))
+
+
 class Custom:
     """A camera for an environment in a sandbox."""
 
@@ -121,10 +150,20 @@ class Custom:
         self._world.close()
 
 
-def draws(gym_id: str) -> bool:
-    """Whether a registered environment can be drawn, by what it says of itself."""
+def of_game(name: str, options: Mapping[str, Any]) -> Camera | None:
+    """A camera for a game that can be drawn, by what it says of itself."""
+    made = Game(name, options)
+    if made.draws:
+        return made
+    made.close()
+    return None
+
+
+def of_registered(gym_id: str, options: Mapping[str, Any]) -> Camera | None:
+    """The same for an id that Gymnasium registers."""
     entry: Any = gymnasium.envs.registration.load_env_creator(str(gymnasium.spec(gym_id).entry_point))
-    return "rgb_array" in (getattr(entry, "metadata", None) or {}).get("render_modes", ())
+    modes = (getattr(entry, "metadata", None) or {}).get("render_modes", ())
+    return Registered(gym_id, options) if "rgb_array" in modes else None
 
 
 def film(camera: Camera, act: Act, seed: int, longest: int | None = None) -> Film:

@@ -33,8 +33,8 @@ class Together:
         """So many environments; of one episode each until the next reset, where it is `once`."""
         self.rows, self._longest, self._once = rows, longest, once
         self._going: Sequence[int] = range(rows)
-        self._envs = [make() for _ in range(rows)]
-        first = self._envs[0]
+        self.envs = [make() for _ in range(rows)]
+        first = self.envs[0]
         self._agents = [str(agent) for agent in first.possible_agents]
         self.spaces = Crowd(
             agents={a: spaces.read(first.observation_space(a), first.action_space(a)) for a in self._agents}
@@ -88,14 +88,14 @@ class Together:
 
     def close(self) -> None:
         """Close every environment."""
-        for env in self._envs:
+        for env in self.envs:
             with contextlib.suppress(Exception):  # some have nothing to close and say so loudly
                 env.close()
 
     def _begin(self, row: int) -> dict[str, Any]:
         self._diary.played[row] = []
         seed = self._seed_of(row, int(self._diary.episodes[row]))
-        seen, info = self._envs[row].reset(seed=seed)
+        seen, info = self.envs[row].reset(seed=seed)
         return self._parts(seen, info)
 
     def _step(self, row: int, numbers: NDArray[Any]) -> _Step:
@@ -106,7 +106,7 @@ class Together:
         }
         played = self._diary.played[row]
         played.append(numbers.copy())
-        seen, paid, over, cut, info = self._envs[row].step(wanted)
+        seen, paid, over, cut, info = self.envs[row].step(wanted)
         reward, terminated, truncated = (
             np.array([told.get(a, 0) for a in self._agents]) for told in (paid, over, cut)
         )

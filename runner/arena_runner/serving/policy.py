@@ -69,7 +69,7 @@ class Policy:
 
     def _greedy(self, seen: Parts, memory: Memory) -> tuple[NDArray[Any], Mapping[str, Tensor]]:
         tensors = {name: torch.from_numpy(np.array(value)).unsqueeze(0) for name, value in seen.items()}
-        with torch.no_grad():
+        with torch.inference_mode():
             acted = self._crew.algorithm.greedy(self._crew.groups[0], tensors, memory)
         actions = acted.actions[0].numpy()
         if not np.isfinite(actions).all():

@@ -141,5 +141,14 @@ def command(*, host: str, port: int, token_env: str, ready_file: Path | None) ->
     listener.listen()
     if ready_file is not None:
         announce(ready_file, listener, POLICIES)
-    config = uvicorn.Config(create_app(token), log_level="warning", timeout_graceful_shutdown=10)
+    config = uvicorn.Config(
+        create_app(token),
+        log_level="warning",
+        timeout_graceful_shutdown=10,
+        # what costs every request and nobody here asks for
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+    )
     uvicorn.Server(config).run(sockets=[listener])

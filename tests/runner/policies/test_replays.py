@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -63,6 +64,26 @@ def test_custom_code_draws_in_its_sandbox(tmp_path):
 
     assert ports.finished.state == RunState.COMPLETED, ports.finished.message
     assert (image.size, event.steps, image.n_frames) == ((60, 40), 10, 11)
+
+
+CROSSING = Path(__file__).resolve().parents[3] / "examples/policies/environments/crossing/crossing.py"
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["a registered game", "a game of one's own"])
+def test_a_game_of_several_agents_is_filmed(tmp_path, own):
+    pytest.importorskip("pygame")
+    home = tmp_path / "source"
+    environment = environment_of(home, CROSSING.read_text(), "env:Crossing", multi_agent=True)
+    sections = {**SMALL, "training": {**SMALL["training"], "eval_steps": 12}}
+    job = custom_job("IPPO", environment, **sections) if own else job_of("IPPO", **sections)
+    ports = play(job, tmp_path / "run", environment=home)
+    event, image = replay_of(ports)
+    best = max(ports.of("evaluation"), key=lambda one: one.fitness)
+
+    assert ports.finished.state == RunState.COMPLETED, ports.finished.message
+    assert event.reward == pytest.approx(best.fitness)
+    assert 2 <= event.steps <= 12
+    assert image.n_frames > 1
 
 
 def test_a_picture_that_cannot_be_drawn_costs_a_warning(tmp_path):

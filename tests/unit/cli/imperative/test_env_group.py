@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import tarfile
 
 import pytest
@@ -54,6 +55,33 @@ def test_a_folder_becomes_the_same_archive_twice_without_what_is_hidden(source):
     archive = source.parent / "made.tar.gz"
     archive.write_bytes(packed.content)
     assert pack(archive).content == packed.content
+
+
+RULES = {
+    "names, folders, a comment": ("*.log\ndata/\n# code is kept\n", "!keep.log\n"),
+    "from the top, at any depth": ("/env.py\n**/runs\n", ""),
+    "taken back": ("d*/*\n!deep/env.py\n", "!runs\n"),
+    "classes of letters": ("[!ed]*\ndee?/k*\n", ""),
+    "everything below": ("deep/**\n", ""),
+}
+
+
+@pytest.mark.parametrize("case", RULES)
+def test_what_ignore_files_name_stays_at_home_as_git_understands_them(tmp_path, case):
+    for name in ("env.py", "a.log", "data/rows", "deep/env.py", "deep/keep.log", "deep/runs/1"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    top, below = RULES[case]
+    (tmp_path / ".gitignore").write_text(top)
+    (tmp_path / "deep" / ".gitignore").write_text(below)
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    listed = ["git", "-C", tmp_path, "ls-files", "--others", "--exclude-standard"]
+    told = subprocess.run(listed, check=True, capture_output=True, text=True).stdout.split()
+    expected = [name for name in told if not name.endswith(".gitignore")]
+
+    assert sorted(names_in(pack(tmp_path))) == sorted(expected)
+    (tmp_path / ".gitignore").rename(tmp_path / ".arenaignore")
+    assert sorted(names_in(pack(tmp_path))) == sorted(expected)
 
 
 def test_a_folder_of_nothing_is_no_environment(tmp_path):
