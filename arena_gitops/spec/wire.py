@@ -187,7 +187,6 @@ class ResourceDocument(Frozen):
     version: int = 1
     """counts data fingerprints of this address; v1 is the first"""
     run: RunStatus | None = None
-    """of an experiment's current version"""
     deployment: DeploymentStatus | None = None
     provenance: Provenance = Provenance()
 
@@ -222,7 +221,6 @@ class StateDocument(Frozen):
     algorithms: tuple[str, ...] = ()
     """algorithms this platform can train; others are refused by the plan"""
     max_steps: int | None = None
-    """the server's `limits.max_steps`"""
     spent_this_month: float | None = None
     """credits of the stack's runs that were made in this month (UTC)"""
     models: tuple[ModelFacts, ...] = ()
@@ -230,7 +228,6 @@ class StateDocument(Frozen):
     secrets: dict[str, int] | None = None
     """versions of the secrets that have a value; absent: this server does not say"""
     profiles: tuple[EnvironmentProfile, ...] = ()
-    """of the environments that were checked here"""
 
 
 class PutResource(Frozen):
@@ -337,7 +334,6 @@ class CheckResult(Frozen):
 
     type: Literal["check"] = "check"
     address: str
-    """the dataset, reward or experiment it speaks of"""
     name: str
     status: Literal["pass", "warn", "fail"]
     message: str = ""
@@ -345,7 +341,6 @@ class CheckResult(Frozen):
     line: int | None = None
     scores: tuple[SampleScore, ...] = ()
     profile: EnvironmentProfile | None = None
-    """of an environment that has passed"""
 
 
 class CheckSummary(Frozen):
