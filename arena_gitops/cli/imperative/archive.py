@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import gzip
 import io
-import re
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from pathspec import GitIgnoreSpec
 
 from arena_gitops.errors import UsageError
 
@@ -50,9 +51,9 @@ def pack(source: Path) -> Packed:
     return Packed(f"{source.resolve().stem}.tar.gz", gzip.compress(raw.getvalue(), mtime=0))
 
 
-def _files(folder: Path, rules: tuple[_Rule, ...] = ()) -> Iterator[Path]:
+def _files(folder: Path, rules: tuple[_Rules, ...] = ()) -> Iterator[Path]:
     """Plain files; links are not followed out of the folder."""
-    rules += tuple(_rules(folder))
+    rules = (_Rules.of(folder), *rules)
     for path in folder.iterdir():
         if path.name.startswith(".") or path.name in CACHES or path.is_symlink() or _ignored(path, rules):
             continue
@@ -63,45 +64,23 @@ def _files(folder: Path, rules: tuple[_Rule, ...] = ()) -> Iterator[Path]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
-    """A line of an ignore file."""
+class _Rules:
+    """What the ignore files of one folder say about the names in and below it."""
 
     folder: Path
-    """whose names it is about"""
-    pattern: re.Pattern[str]
-    folders_only: bool
-    keeps: bool
-    """`!`: takes back what an earlier line has said"""
+    spec: GitIgnoreSpec
+
+    @classmethod
+    def of(cls, folder: Path) -> _Rules:
+        texts = [(folder / name).read_bytes() for name in IGNORES if (folder / name).is_file()]
+        lines = (line for text in texts for line in text.decode("utf-8", "replace").splitlines())
+        return cls(folder, GitIgnoreSpec.from_lines(lines))
 
 
-def _rules(folder: Path) -> Iterator[_Rule]:
-    for name in IGNORES:
-        if not (folder / name).is_file():
-            continue
-        for line in (folder / name).read_text("utf-8", errors="replace").splitlines():
-            text = line.rstrip()
-            if text and not text.startswith("#"):
-                keeps, text = text.startswith("!"), text.removeprefix("!").removeprefix("\\")
-                yield _Rule(folder, _pattern(text), text.endswith("/"), keeps)
-
-
-def _ignored(path: Path, rules: tuple[_Rule, ...]) -> bool:
-    """The last line that names it counts."""
-    for rule in reversed(rules):
-        if rule.folders_only and not path.is_dir():
-            continue
-        if rule.pattern.fullmatch(path.relative_to(rule.folder).as_posix()):
-            return not rule.keeps
+def _ignored(path: Path, rules: tuple[_Rules, ...]) -> bool:
+    """The nearest folder that says something about it counts."""
+    for rule in rules:
+        name = path.relative_to(rule.folder).as_posix()
+        if (said := rule.spec.check_file(f"{name}/" if path.is_dir() else name).include) is not None:
+            return said
     return False
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    """A line's pattern: one without a slash is about names at any depth."""
-    body, anywhere = text.strip("/"), "/" not in text.rstrip("/")
-    pieces = re.split(r"(\*\*/|/\*\*|\*|\?|\[[^\]]+\])", body)
-    known = {"**/": "(?:.*/)?", "/**": "/.*", "*": "[^/]*", "?": "[^/]", "": ""}
-    parts = (
-        known.get(piece) or (piece.replace("[!", "[^") if piece.startswith("[") else re.escape(piece))
-        for piece in pieces
-    )
-    return re.compile(("(?:.*/)?" if anywhere else "") + "".join(parts))
