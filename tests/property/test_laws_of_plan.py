@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from arena_gitops.app import World, plan
 from arena_gitops.errors import PartialApplyError, PlatformUnreachableError
+from arena_gitops.evidence.rows_hash import with_rows_hashes
 from arena_gitops.plan.diff import diff, patch
 from arena_gitops.plan.model import Plan
 from arena_gitops.plan.upstream import settle
@@ -49,14 +50,15 @@ def test_apply_makes_the_platform_what_was_desired(first, second, script):
     applied(world, first)
     before = world.platform.observe(second.owner)
     planned = applied(world, second)
-    settled = settle(second.state(), before, equivalent=planned.equivalent).desired.resources
+    settled = settle(second.state(), before, equivalent=planned.equivalent).desired
+    wanted = with_rows_hashes(settled, planned).resources
     after = world.platform.observe(second.owner).resources
     assert set(after) == set(second.resources)
     for address, document in after.items():
         if satisfied(document, second.resources[address].spec):
             continue
-        assert document.spec == settled[address].spec
-        assert address.kind == "deployment" or decisive(document) == decisive(settled[address])
+        assert document.spec == wanted[address].spec
+        assert address.kind == "deployment" or decisive(document) == decisive(wanted[address])
 
 
 def decisive(resource):
