@@ -6,13 +6,17 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 
 from arena_gitops.errors import RepoError
 from arena_gitops.repo.load import load
+from arena_gitops.spec.resource import Address
 from arena_gitops.state import DesiredState
 
+EXPERIMENT = Address("experiment", "sums-grpo")
+BARE = "kind: Experiment\nname: sums-grpo\nmanifest: ../manifests/grpo.yaml\n"
 FILES = {
     "arena.yaml": "name: team\nproject: maths\n",
     "experiments/project.yaml": "kind: Project\nname: maths\n",
@@ -113,3 +117,19 @@ class InfraRepo:
         if files:
             repo.commit()
         return repo
+
+
+def inputs(repo: InfraRepo) -> Any:
+    """What its experiment trains on."""
+    return repo.load().resources[EXPERIMENT].spec["inputs"]
+
+
+def notes(repo: InfraRepo, code: str = "composition") -> list[str]:
+    """Notes of one code, with their places."""
+    return [f"{n.span} {n.message}" for n in repo.load().notes if n.code == code]
+
+
+def with_environment(repo: InfraRepo, *lines: str) -> None:
+    """The experiment without references, and a manifest whose environment section is these lines."""
+    repo.write("experiments/sums-grpo.yaml", BARE)
+    repo.edit("manifests/grpo.yaml", "  name: sums\n", "".join(f"  {line}\n" for line in lines))

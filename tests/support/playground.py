@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from labs import Recorder
 
@@ -120,3 +121,13 @@ def floats(width, low=-1.0, high=1.0):
 def drawn(*shape, seed=0):
     """Standard normal numbers that are the same every time."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def met(world, steps, start=0):
+    """Everything that a fixed sequence of actions led to in a world of meetings."""
+    told = []
+    for step in range(start, start + steps):
+        rng = np.random.default_rng(step)
+        numbers = np.hstack([rng.integers(0, 3, (world.rows, 1)), rng.normal(size=(world.rows, 1))])
+        told.append(world.step(numbers.astype(np.float32)))
+    return told

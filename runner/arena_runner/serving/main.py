@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -95,11 +96,9 @@ def command(
     if server is not None:
         options = {"--threads": threads, "--rows": rows, "--device": device, "--dtype": dtype}
         options |= {"--adapters": adapters, "--max-rank": max_rank}
-        given = tuple(text for name, value in options.items() if value for text in (name, str(value)))
-        if dial and advertise is not None:
-            raise UsageError("--dial is for a host without an address, and --advertise names one")
-        address = None if dial else advertise or ""
-        _be_host(server, server_token, tier, address, home, bound(host, port), given)
+        listener = bound(host, port)
+        url = _reached_by(listener, advertise, dial=dial)
+        _be_host(server, server_token, tier, home, (url, listener), _passed_on(options))
         return
     if model is None:
         raise UsageError("give --model to serve one base model, or --server to be a serving host of a server")
@@ -145,13 +144,28 @@ def _go(number: int, _frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
+def _passed_on(options: Mapping[str, object]) -> tuple[str, ...]:
+    """What the model servers that a host starts are given of its own options."""
+    return tuple(text for name, value in options.items() if value for text in (name, str(value)))
+
+
+def _reached_by(listener: socket.socket, advertise: str | None, *, dial: bool) -> str | None:
+    """The URL by which the server reaches this host; None where the host dials."""
+    if dial:
+        if advertise is not None:
+            raise UsageError("--dial is for a host without an address, and --advertise names one")
+        return None
+    name, port = listener.getsockname()[:2]
+    here = f"http://{f'[{name}]' if ':' in name else name}:{port}"
+    return (advertise or here).rstrip("/")
+
+
 def _be_host(  # noqa: PLR0917 - one call, one place
     server: str,
     given: str | None,
     tier: str | None,
-    advertise: str | None,
     home: Path | None,
-    listener: socket.socket,
+    door: tuple[str | None, socket.socket],
     options: tuple[str, ...],
 ) -> None:
     """Run what the server says until told to go."""
@@ -171,9 +185,7 @@ def _be_host(  # noqa: PLR0917 - one call, one place
     logs.configure("text", sys.stdout)
     place = Home.find(home)
     place.prepare()
-    name, port = listener.getsockname()[:2]
-    here = f"http://{f'[{name}]' if ':' in name else name}:{port}"
-    url = None if advertise is None else (advertise or here).rstrip("/")
+    url, listener = door
     link, leaving = ServerLink(server, token), Leaving(0.0)
     try:
         with leaving.on_signals():

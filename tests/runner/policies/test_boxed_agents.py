@@ -10,7 +10,7 @@ import pytest
 from customs import AGENTS, boxed, custom_job, environment_of
 from labs import Recorder, files_of
 from meeting import Meeting
-from playground import play
+from playground import met, play
 from ruamel.yaml import YAML
 
 from arena_gitops.spec.job import FailureReason, RunState
@@ -24,16 +24,6 @@ ROWS = 3
 
 def meeting_box(folder, source=SOURCE, rows=ROWS, **more):
     return boxed(folder, source, rows, entrypoint="env:Meeting", several=True, **more)
-
-
-def walk(world, steps, start=0):
-    """Everything that a fixed sequence of actions led to."""
-    told = []
-    for step in range(start, start + steps):
-        rng = np.random.default_rng(step)
-        numbers = np.hstack([rng.integers(0, 3, (world.rows, 1)), rng.normal(size=(world.rows, 1))])
-        told.append(world.step(numbers.astype(np.float32)))
-    return told
 
 
 def same(ours, theirs):
@@ -54,27 +44,27 @@ def test_processes_play_what_this_process_would_have_played(tmp_path, processes)
         first, second = world.reset(of), ordinary.reset(of)
         assert all(np.array_equal(first[name], second[name]) for name in second)
 
-        same(walk(world, 2 * meeting.STEPS + 1), walk(ordinary, 2 * meeting.STEPS + 1))
+        same(met(world, 2 * meeting.STEPS + 1), met(ordinary, 2 * meeting.STEPS + 1))
 
 
 def test_a_saved_world_goes_on_where_it_stood(tmp_path):
     of = seeds(5, 1, "episode")
     with meeting_box(tmp_path) as world:
         world.reset(of)
-        walk(world, 17)
+        met(world, 17)
         state = {name: value.clone() for name, value in world.state().items()}
-        whole = walk(world, 12, start=17)
+        whole = met(world, 12, start=17)
     with meeting_box(tmp_path) as again:
         again.restore(state, of)
 
-        same(walk(again, 12, start=17), whole)
+        same(met(again, 12, start=17), whole)
 
 
 def test_an_episode_of_evaluation_is_cut_off_for_all(tmp_path):
     with meeting_box(tmp_path, longest=3) as world:
         world.reset(seeds(1, 1, "episode"))
 
-        last = walk(world, 3)[-1]
+        last = met(world, 3)[-1]
 
     assert (last.terminated.any(), last.truncated.all(), last.ended.all()) == (False, True, True)
 
@@ -104,7 +94,7 @@ WRONG = {
 def begun_and_walked(folder, source):
     with meeting_box(folder, source) as world:
         world.reset(seeds(1, 1, "episode"))
-        walk(world, 3)
+        met(world, 3)
 
 
 @pytest.mark.parametrize("case", WRONG)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from meeting import STEPS, Meeting
-from playground import choices, crew_of, crowd_of, drawn, floats, manifest_of
+from playground import choices, crew_of, crowd_of, drawn, floats, manifest_of, met
 
 from arena_runner.algorithms import ddpg, ippo, maddpg, ppo
 from arena_runner.policies.crowd import of_agent
@@ -203,20 +203,11 @@ def test_floats_without_ends_and_images_for_a_common_critic_are_refused():
         maddpg.networks({"a": plan(None, picture)}, crowd, manifest_of("MADDPG").algorithm)
 
 
-def played(world, count, start=0):
-    told = []
-    for step in range(start, start + count):
-        rng = np.random.default_rng(step)
-        numbers = np.hstack([rng.integers(0, 3, (world.rows, 1)), rng.normal(size=(world.rows, 1))])
-        told.append(world.step(numbers.astype(np.float32)))
-    return told
-
-
 def test_a_world_of_agents_pays_each_and_goes_on_after_an_end():
     world = Together(Meeting, 3)
     world.reset(seeds(1, 3, "episode"))
 
-    told = played(world, STEPS)
+    told = met(world, STEPS)
 
     assert told[0].reward.shape == (3, 2)
     assert told[0].paid == pytest.approx(told[0].reward.sum(1))
@@ -229,12 +220,12 @@ def test_a_world_of_agents_pays_each_and_goes_on_after_an_end():
 def test_a_world_of_agents_goes_on_from_a_saved_state():
     ours, theirs = Together(Meeting, 2), Together(Meeting, 2)
     ours.reset(seeds(1, 2, "episode"))
-    played(ours, 17)
+    met(ours, 17)
 
     seen = theirs.restore(ours.state(), seeds(1, 2, "episode"))
 
     assert all((seen[name] == one).all() for name, one in ours._stacked(ours._now).items())
-    for one, other in zip(played(ours, 15, 17), played(theirs, 15, 17), strict=True):
+    for one, other in zip(met(ours, 15, 17), met(theirs, 15, 17), strict=True):
         assert (one.reward == other.reward).all()
         assert all((one.seen[name] == other.seen[name]).all() for name in one.seen)
 
@@ -243,14 +234,14 @@ def test_an_evaluation_can_be_cut_short():
     world = Together(Meeting, 1, longest=5)
     world.reset(seeds(1, 1, "episode"))
 
-    assert [one.ended.item() for one in played(world, 5)] == [False] * 4 + [True]
+    assert [one.ended.item() for one in met(world, 5)] == [False] * 4 + [True]
 
 
 def test_agents_that_are_judged_rest_after_their_episode():
     world = Together(Meeting, 2, longest=5, once=True)
     world.reset(seeds(1, 2, "episode"))
 
-    told = played(world, 7)
+    told = met(world, 7)
 
     assert [one.ended.all().item() for one in told] == [False] * 4 + [True] + [False] * 2
     assert told[4].paid.all()
@@ -262,7 +253,7 @@ def test_an_agent_that_leaves_before_the_others_is_refused_by_name():
     world.reset(seeds(1, 1, "episode"))
 
     with pytest.raises(WorldError, match="walker left before the other agents"):
-        played(world, 3)
+        met(world, 3)
 
 
 @pytest.mark.parametrize("name", ["os.path", "mpe2.nothing_v0", "CartPole-v1"])

@@ -4,12 +4,12 @@ import hashlib
 
 import httpx
 import pytest
+from person import asking
 from starlette.testclient import TestClient
 
 from arena_gitops.spec.digest import fingerprint
 from arena_gitops.spec.wire import ErrorBody, Owner, PutResource, StateDocument
 from arena_runner.server.app import create_app
-from arena_runner.server.auth import Role, issue
 
 ZEROS = "sha256:" + "0" * 64
 
@@ -66,9 +66,8 @@ def test_state_lists_what_others_own_as_foreign(shared_server, build):
 
 
 def test_state_is_not_sent_again_while_nothing_has_changed(world):
-    headers = {"Authorization": f"Bearer {issue(world, Role.EDITOR, 'someone')}"}
     ask = {"url": "/api/v1/state", "params": {"stack": "team"}}
-    with TestClient(create_app(world), headers=headers) as client:
+    with asking(world) as client:
         known = {"If-None-Match": client.get(**ask).headers["etag"]}
         assert client.get(**ask, headers=known).status_code == 304
         body = PutResource(owner=Owner(stack="team"), spec={}, fingerprint=fingerprint({}, {}))

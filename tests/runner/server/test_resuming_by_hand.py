@@ -1,13 +1,11 @@
 """`POST /experiments/{name}/resume`: a person lets a held run go on, from its last state; nothing else is started by it."""
 
 import pytest
-from starlette.testclient import TestClient
+from person import asking
 
 from arena_gitops.spec.job import FailureReason, ResumeState, RunState
 from arena_gitops.spec.resource import Address
 from arena_gitops.spec.wire import Owner
-from arena_runner.server.app import create_app
-from arena_runner.server.auth import Role, issue
 from arena_runner.server.services import resources, runs
 
 EXP = Address("experiment", "exp")
@@ -22,8 +20,7 @@ def run_id(world, build):
 
 @pytest.fixture
 def http(world):
-    headers = {"Authorization": f"Bearer {issue(world, Role.EDITOR, 'ada')}"}
-    with TestClient(create_app(world), headers=headers) as client:
+    with asking(world) as client:
         yield client
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 from arena_asks import make_dataset, submit
+from person import asking
 from postgres import on_both
-from starlette.testclient import TestClient
 
 from arena_gitops.spec.wire import Tier
-from arena_runner.server.app import create_app
 from arena_runner.server.artifacts import BlobStore
-from arena_runner.server.auth import Role, issue
 from arena_runner.server.home import Home
 from arena_runner.server.settings import Limits, Settings, TierFile
 from arena_runner.server.store.database import Store
@@ -39,8 +37,7 @@ def world(tmp_path, settings, databases):
 
 @pytest.fixture
 def http(world):
-    headers = {"Authorization": f"Bearer {issue(world, Role.EDITOR, 'ada')}"}
-    with TestClient(create_app(world), headers=headers) as client:
+    with asking(world) as client:
         yield client
 
 
